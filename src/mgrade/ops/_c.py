@@ -1,0 +1,71 @@
+"""The C kernels: found beside this file if a compiler was there at installation, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+# Below this many multiply-adds a second thread costs more than it brings.
+PARALLEL_FROM = 1 << 15
+
+_SUFFIX = {torch.float32: "f32", torch.complex64: "f32", torch.float64: "f64", torch.complex128: "f64"}
+_POINTER, _INT64, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+# Arguments in order: p pointer, n int64, r real of the kernel's type, t thread count.
+_SIGNATURES = {
+    "gated_scan_forward": "pppppp nnn nnnn t",
+    "gated_scan_backward": "pppppppppp nnn nnnnnn t",
+    "diagonal_scan_forward": "ppppp nnn t",
+    "diagonal_scan_backward": "pppppppp nnn t",
+    "delay_kernel_forward": "ppp nnn rr",
+    "delay_kernel_backward": "ppppp nnn rr",
+    "fir_forward": "ppppp nnnnn nn t",
+    "fir_backward": "pppppppp n nnnnn nnnn t",
+}
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The shared library, or None where it was not built."""
+    for path in sorted(Path(__file__).parent.glob("_kernels*")):
+        if path.suffix in (".so", ".pyd", ".dylib"):
+            try:
+                return _declare(ctypes.CDLL(str(path)))
+            except (OSError, AttributeError):  # built for another machine, or by another version
+                continue
+    return None
+
+
+def _declare(lib: ctypes.CDLL) -> ctypes.CDLL:
+    for name, letters in _SIGNATURES.items():
+        for suffix, real in (("f32", ctypes.c_float), ("f64", ctypes.c_double)):
+            kinds = {"p": _POINTER, "n": _INT64, "r": real, "t": _INT}
+            function = getattr(lib, f"mgrade_{name}_{suffix}")
+            function.argtypes = [kinds[letter] for letter in letters.replace(" ", "")]
+            function.restype = None
+    return lib
+
+
+def call(name: str, dtype: torch.dtype, *arguments: Tensor | int | float | None) -> None:
+    """Runs a kernel. Tensors become addresses: the caller keeps them alive, on the CPU and laid out as agreed."""
+    function = getattr(library(), f"mgrade_{name}_{_SUFFIX[dtype]}")
+    function(*(a.data_ptr() if isinstance(a, Tensor) else a for a in arguments))
+
+
+def rows(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """`tensor` (batch, time, channels) in `dtype` with adjacent channels, copied only if it is not so already."""
+    tensor = tensor.to(dtype)
+    return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+
+
+def contiguous(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """`tensor` in `dtype` without gaps, or None."""
+    return None if tensor is None else tensor.to(dtype).contiguous()
+
+
+def threads(work: int) -> int:
+    """How many threads a kernel of `work` multiply-adds is worth."""
+    return torch.get_num_threads() if work >= PARALLEL_FROM else 1

@@ -1,0 +1,45 @@
+"""Argument checks: one line that names the argument, what it is and what it must be."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def floating(name: str, tensor: Tensor, shape: tuple[int | None, ...], layout: str) -> None:
+    """Refuses a tensor that is not floating point or does not have `shape` (None: any size)."""
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"{name} must be a tensor {layout}, got {type(tensor).__name__}")
+    if not tensor.is_floating_point():
+        raise ValueError(f"{name} must be a floating-point tensor, got {tensor.dtype}")
+    has_shape(name, tensor, shape, layout)
+
+
+def has_shape(name: str, tensor: Tensor, shape: tuple[int | None, ...], layout: str) -> None:
+    """Refuses a tensor whose shape is not `shape` (None: any size)."""
+    actual = tuple(tensor.shape)
+    fits = len(actual) == len(shape) and all(want is None or want == got for want, got in zip(shape, actual, strict=True))
+    if not fits:
+        want = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name} must have shape {layout} = ({want}), got {actual}")
+
+
+def same_dtype(name: str, tensor: Tensor, other: str, dtype: torch.dtype) -> None:
+    """Refuses a tensor whose dtype differs from that of another argument."""
+    if tensor.dtype != dtype:
+        raise ValueError(f"{name} must have the dtype of {other}, {dtype}, got {tensor.dtype}")
+
+
+def reset_mask(reset: Tensor | None, batch: int, time: int) -> None:
+    """Refuses a `reset` that is not a boolean (batch, time) mask."""
+    if reset is None:
+        return
+    if not isinstance(reset, Tensor) or reset.dtype != torch.bool:
+        kind = reset.dtype if isinstance(reset, Tensor) else type(reset).__name__
+        raise ValueError(f"reset must be a boolean tensor (batch, time), got {kind}")
+    has_shape("reset", reset, (batch, time), "(batch, time)")
+
+
+def values_visible(tensor: Tensor) -> bool:
+    """Whether looking at values is free: on the CPU and outside of tracing. On CUDA it would stall the device."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -1,0 +1,109 @@
+/* h_t = (1 - s(g_t)) h_{t-1} + s(g_t) c_t, one loop over time for BLOCK channels at once. */
+
+#define BLOCK 32
+
+/* keep = 1 - s(g) and take = s(g), both to full relative accuracy. */
+INLINE void NAME(gate_pair)(REAL g, REAL *keep, REAL *take) {
+    REAL e = EXP(g < 0 ? g : -g);
+    REAL large = 1 / (1 + e), small = e * large;
+    *take = g < 0 ? small : large;
+    *keep = g < 0 ? large : small;
+}
+
+INLINE void NAME(forward_block)(const REAL *gate, const REAL *candidate, const REAL *initial,
+                                const uint8_t *reset, REAL *h, REAL *last, int64_t T, int64_t H,
+                                int64_t gate_t, int64_t candidate_t, int width) {
+    REAL state[BLOCK] = {0};
+    if (initial) memcpy(state, initial, sizeof(REAL) * width);
+    for (int64_t t = 0; t < T; t++) {
+        const REAL *g = gate + t * gate_t, *c = candidate + t * candidate_t;
+        REAL *out = h + t * H;
+        if (reset && reset[t]) memset(state, 0, sizeof state);
+        SIMD for (int i = 0; i < width; i++) {
+            REAL keep, take;
+            NAME(gate_pair)(g[i], &keep, &take);
+            state[i] = keep * state[i] + take * c[i];
+            out[i] = state[i];
+        }
+    }
+    memcpy(last, state, sizeof(REAL) * width);
+}
+
+INLINE void NAME(backward_block)(const REAL *grad_h, const REAL *grad_last, const REAL *gate,
+                                 const REAL *candidate, const REAL *initial, const uint8_t *reset, const REAL *h,
+                                 REAL *grad_gate, REAL *grad_candidate, REAL *grad_initial, int64_t T, int64_t H,
+                                 int64_t grad_t, int64_t gate_t, int64_t candidate_t, int width) {
+    const REAL zeros[BLOCK] = {0};
+    REAL carry[BLOCK] = {0}; /* dL/dh_t from the steps after t */
+    if (grad_last) memcpy(carry, grad_last, sizeof(REAL) * width);
+    for (int64_t t = T - 1; t >= 0; t--) {
+        const int restart = reset && reset[t];
+        const REAL *g = gate + t * gate_t, *c = candidate + t * candidate_t, *grad = grad_h + t * grad_t;
+        const REAL *before = restart ? zeros : t ? h + (t - 1) * H : initial ? initial : zeros;
+        REAL *dg = grad_gate + t * H, *dc = grad_candidate + t * H;
+        SIMD for (int i = 0; i < width; i++) {
+            REAL keep, take, total = grad[i] + carry[i];
+            NAME(gate_pair)(g[i], &keep, &take);
+            dc[i] = total * take;
+            dg[i] = total * (c[i] - before[i]) * (keep * take);
+            carry[i] = keep * total;
+        }
+        if (restart) memset(carry, 0, sizeof carry);
+    }
+    memcpy(grad_initial, carry, sizeof(REAL) * width);
+}
+
+CLONES static void NAME(forward_task)(const REAL *gate, const REAL *candidate, const REAL *initial,
+                                      const uint8_t *reset, REAL *h, REAL *last, int64_t T, int64_t H,
+                                      int64_t gate_t, int64_t candidate_t, int width) {
+    if (width == BLOCK)
+        NAME(forward_block)(gate, candidate, initial, reset, h, last, T, H, gate_t, candidate_t, BLOCK);
+    else
+        NAME(forward_block)(gate, candidate, initial, reset, h, last, T, H, gate_t, candidate_t, width);
+}
+
+CLONES static void NAME(backward_task)(const REAL *grad_h, const REAL *grad_last, const REAL *gate,
+                                       const REAL *candidate, const REAL *initial, const uint8_t *reset,
+                                       const REAL *h, REAL *grad_gate, REAL *grad_candidate, REAL *grad_initial,
+                                       int64_t T, int64_t H, int64_t grad_t, int64_t gate_t, int64_t candidate_t,
+                                       int width) {
+    if (width == BLOCK)
+        NAME(backward_block)(grad_h, grad_last, gate, candidate, initial, reset, h, grad_gate, grad_candidate,
+                             grad_initial, T, H, grad_t, gate_t, candidate_t, BLOCK);
+    else
+        NAME(backward_block)(grad_h, grad_last, gate, candidate, initial, reset, h, grad_gate, grad_candidate,
+                             grad_initial, T, H, grad_t, gate_t, candidate_t, width);
+}
+
+EXPORT void NAME(mgrade_gated_scan_forward)(const REAL *gate, const REAL *candidate, const REAL *initial,
+                                            const uint8_t *reset, REAL *h, REAL *last, int64_t B, int64_t T,
+                                            int64_t H, int64_t gate_b, int64_t gate_t, int64_t candidate_b,
+                                            int64_t candidate_t, int threads) {
+    const int64_t blocks = (H + BLOCK - 1) / BLOCK;
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
+    for (int64_t task = 0; task < B * blocks; task++) {
+        const int64_t b = task / blocks, i = task % blocks * BLOCK;
+        NAME(forward_task)(gate + b * gate_b + i, candidate + b * candidate_b + i,
+                           initial ? initial + b * H + i : 0, reset ? reset + b * T : 0, h + b * T * H + i,
+                           last + b * H + i, T, H, gate_t, candidate_t, (int)MIN(BLOCK, H - i));
+    }
+}
+
+EXPORT void NAME(mgrade_gated_scan_backward)(const REAL *grad_h, const REAL *grad_last, const REAL *gate,
+                                             const REAL *candidate, const REAL *initial, const uint8_t *reset,
+                                             const REAL *h, REAL *grad_gate, REAL *grad_candidate,
+                                             REAL *grad_initial, int64_t B, int64_t T, int64_t H, int64_t grad_b,
+                                             int64_t grad_t, int64_t gate_b, int64_t gate_t, int64_t candidate_b,
+                                             int64_t candidate_t, int threads) {
+    const int64_t blocks = (H + BLOCK - 1) / BLOCK;
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
+    for (int64_t task = 0; task < B * blocks; task++) {
+        const int64_t b = task / blocks, i = task % blocks * BLOCK, row = b * T * H + i, state = b * H + i;
+        NAME(backward_task)(grad_h + b * grad_b + i, grad_last ? grad_last + state : 0, gate + b * gate_b + i,
+                            candidate + b * candidate_b + i, initial ? initial + state : 0,
+                            reset ? reset + b * T : 0, h + row, grad_gate + row, grad_candidate + row,
+                            grad_initial + state, T, H, grad_t, gate_t, candidate_t, (int)MIN(BLOCK, H - i));
+    }
+}
+
+#undef BLOCK

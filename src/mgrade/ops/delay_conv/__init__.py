@@ -1,0 +1,119 @@
+"""`delay_conv`: causal depthwise convolution with learnable delays, its past in and out.
+
+`delay_kernel` draws the taps into a kernel (`kernel.py` registers it), `fir` filters with any kernel (`fir.py`);
+`delay_conv` is the one after the other, and `dilated_conv` is `fir` with evenly spaced taps.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from mgrade.ops import _check
+from mgrade.ops._backend import accumulator, choose
+from mgrade.ops.delay_conv import fir as _fir
+from mgrade.ops.delay_conv import kernel as _kernel
+
+__all__ = ["delay_conv", "delay_kernel", "dilated_conv"]
+
+_register = (_fir, _kernel)  # importing them registers the operators
+
+
+def delay_kernel(
+    weight: Tensor, position: Tensor, *, length: int, sigma: float = 0.8, backend: str = "auto"
+) -> Tensor:
+    """k[d, n] = sum_i weight[d, i] exp(-((n - position[d, i]) / sigma)^2 / 2): the weight of delay n.
+
+    weight, position (channels, taps), with 0 <= position <= length - 1. Returns (channels, length).
+    """
+    _check.floating("weight", weight, (None, None), "(channels, taps)")
+    _check.floating("position", position, tuple(weight.shape), "(channels, taps)")
+    if not (isinstance(length, int) and length >= 1):
+        raise ValueError(f"length must be a whole number of at least 1, got {length!r}")
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise ValueError(f"sigma must be a positive number, got {sigma!r}")
+    if position.numel() and _check.values_visible(position):
+        low, high = (float(end) for end in torch.aminmax(position.detach()))
+        if not (low >= 0 and high <= length - 1):
+            worst = low if not low >= 0 else high
+            raise ValueError(f"position must lie within 0 and length - 1 = {length - 1}, got {worst:g}")
+    kernel: Tensor = torch.ops.mgrade.delay_kernel(weight, position, length, float(sigma), choose(backend, weight))
+    return kernel
+
+
+def delay_conv(
+    x: Tensor,
+    weight: Tensor,
+    position: Tensor,
+    *,
+    length: int,
+    sigma: float = 0.8,
+    history: Tensor | None = None,
+    reset: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """y_t = sum_n k[n] x_{t-n} per channel, with k = `delay_kernel(weight, position)` of `length` delays.
+
+    x (batch, time, channels); weight, position (channels, taps).
+    history (batch, length - 1, channels): the inputs before x, oldest first; silence if not given.
+    reset (batch, time), boolean: where true, the past before that step is gone.
+    Returns y (batch, time, channels) and the history after x.
+    """
+    _check.floating("x", x, (None, None, None), "(batch, time, channels)")
+    _check.floating("weight", weight, (x.shape[2], None), "(channels, taps)")
+    kernel = delay_kernel(weight, position, length=length, sigma=sigma, backend=backend)
+    return _filter(x, kernel, 1, history, reset, backend)
+
+
+def dilated_conv(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    dilation: int = 1,
+    history: Tensor | None = None,
+    reset: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """y_t = sum_i weight[:, i] x_{t - i dilation} per channel: the causal convolution of a TCN.
+
+    x (batch, time, channels); weight (channels, taps); history (batch, (taps - 1) dilation, channels), and
+    reset as in `delay_conv`. Returns y (batch, time, channels) and the history after x.
+    """
+    _check.floating("x", x, (None, None, None), "(batch, time, channels)")
+    _check.floating("weight", weight, (x.shape[2], None), "(channels, taps)")
+    if not (isinstance(dilation, int) and dilation >= 1):
+        raise ValueError(f"dilation must be a whole number of at least 1, got {dilation!r}")
+    return _filter(x, weight, dilation, history, reset, backend)
+
+
+def _filter(
+    x: Tensor, kernel: Tensor, dilation: int, history: Tensor | None, reset: Tensor | None, backend: str
+) -> tuple[Tensor, Tensor]:
+    batch, time, channels = x.shape
+    past = (kernel.shape[1] - 1) * dilation
+    if history is not None:
+        _check.floating("history", history, (batch, past, channels), "(batch, past, channels)")
+        history = history.to(x.dtype)
+    _check.reset_mask(reset, batch, time)
+    wide = kernel.to(accumulator(x.dtype))
+    y: Tensor = torch.ops.mgrade.fir(x, wide, history, reset, dilation, choose(backend, x))
+    return y, remember(x, history, reset, past)
+
+
+def remember(x: Tensor, history: Tensor | None, reset: Tensor | None, past: int) -> Tensor:
+    """The last `past` inputs, oldest first, with silence for what lies before a restart or the beginning."""
+    batch, time, channels = x.shape
+    kept = min(time, past)
+    recent = x[:, time - kept :]
+    if reset is not None:
+        # a step is still seen if no restart came after it
+        restarts_after = reset.flip(1).cumsum(1).flip(1) - reset.long()
+        recent = torch.where((restarts_after > 0)[:, time - kept :, None], 0, recent)
+    if kept == past:
+        return recent.clone()
+    older = x.new_zeros(batch, past - kept, channels) if history is None else history[:, kept:]
+    if reset is not None:
+        older = torch.where(reset.any(1)[:, None, None], 0, older)
+    return torch.cat([older, recent], 1)

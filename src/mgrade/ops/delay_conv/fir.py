@@ -1,0 +1,83 @@
+"""Registers `mgrade::fir`, a causal filter per channel with its past in `history`, and its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mgrade.ops.delay_conv._implementation import implementation
+
+torch.library.define(
+    "mgrade::fir",
+    "(Tensor x, Tensor kernel, Tensor? history, Tensor? reset, int dilation, str backend) -> Tensor",
+)
+torch.library.define(
+    "mgrade::fir_backward",
+    "(Tensor grad, Tensor x, Tensor kernel, Tensor? history, Tensor? reset, int dilation, str backend)"
+    " -> (Tensor, Tensor, Tensor)",
+)
+
+
+@torch.library.impl("mgrade::fir", "default")
+def _forward(
+    x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, backend: str
+) -> Tensor:
+    y: Tensor = implementation(backend).fir_forward(x, kernel, history, reset, dilation)
+    return y
+
+
+@torch.library.impl("mgrade::fir_backward", "default")
+def _backward(
+    grad: Tensor,
+    x: Tensor,
+    kernel: Tensor,
+    history: Tensor | None,
+    reset: Tensor | None,
+    dilation: int,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    grads: tuple[Tensor, Tensor, Tensor] = implementation(backend).fir_backward(
+        grad, x, kernel, history, reset, dilation
+    )
+    return grads
+
+
+@torch.library.register_fake("mgrade::fir")
+def _fake_forward(
+    x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, backend: str
+) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@torch.library.register_fake("mgrade::fir_backward")
+def _fake_backward(
+    grad: Tensor,
+    x: Tensor,
+    kernel: Tensor,
+    history: Tensor | None,
+    reset: Tensor | None,
+    dilation: int,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    past = 0 if history is None else history.shape[1]
+    return (
+        torch.empty_like(x, memory_format=torch.contiguous_format),
+        kernel.new_empty(kernel.shape),
+        x.new_empty(x.shape[0], past, x.shape[2]),
+    )
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, kernel, history, reset, ctx.dilation, ctx.backend = inputs
+    ctx.save_for_backward(x, kernel, history, reset)
+
+
+def _autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, kernel, history, reset = ctx.saved_tensors
+    grads = torch.ops.mgrade.fir_backward(grad, x, kernel, history, reset, ctx.dilation, ctx.backend)
+    return grads[0], grads[1], grads[2] if history is not None else None, None, None, None
+
+
+torch.library.register_autograd("mgrade::fir", _autograd, setup_context=_setup)

@@ -1,0 +1,232 @@
+"""The Triton version for CUDA: tiles of time by channels, taps in the inner loop."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from mgrade.ops._backend import accumulator, triton_interpreted
+
+_TIME, _CHANNELS = (16, 8) if triton_interpreted() else (64, 32)
+# Groups of batch rows whose kernel gradients are summed apart: fixed, so that sums do not depend on the device.
+_PARTS = 16
+
+
+@triton.jit
+def _kernel_forward(weight, position, kernel, K, length, sigma, BLOCK: tl.constexpr):
+    channel = tl.program_id(0)
+    lag = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for tap in range(0, K):
+        p = tl.load(position + channel * K + tap).to(tl.float32)
+        distance = (lag.to(tl.float32) - p) / sigma
+        total += tl.load(weight + channel * K + tap).to(tl.float32) * tl.exp(-0.5 * distance * distance)
+    tl.store(kernel + channel * length + lag, total.to(kernel.dtype.element_ty), mask=lag < length)
+
+
+@triton.jit
+def _kernel_backward(
+    grad_kernel, weight, position, grad_weight, grad_position, K, length, sigma, BLOCK: tl.constexpr
+):
+    channel, tap = tl.program_id(0), tl.program_id(1)
+    at = channel * K + tap
+    p = tl.load(position + at).to(tl.float32)
+    sum_weight = tl.zeros((BLOCK,), tl.float32)
+    sum_position = tl.zeros((BLOCK,), tl.float32)
+    for begin in range(0, length, BLOCK):
+        lag = begin + tl.arange(0, BLOCK)
+        grad = tl.load(grad_kernel + channel * length + lag, mask=lag < length, other=0.0).to(tl.float32)
+        distance = (lag.to(tl.float32) - p) / sigma
+        pull = grad * tl.exp(-0.5 * distance * distance)
+        sum_weight += pull
+        sum_position += pull * distance
+    w = tl.load(weight + at).to(tl.float32)
+    tl.store(grad_weight + at, tl.sum(sum_weight, 0).to(grad_weight.dtype.element_ty))
+    tl.store(grad_position + at, (w * tl.sum(sum_position, 0) / sigma).to(grad_position.dtype.element_ty))
+
+
+@triton.jit
+def _fir_forward(
+    x, kernel, history, start, y, T, D, K, P, dilation, x_b, x_t,
+    HAS_HISTORY: tl.constexpr, HAS_START: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """kernel (K, D); start (B, T): the oldest step that each step may see."""
+    batch = tl.program_id(0).to(tl.int64)
+    step = tl.program_id(1) * BT + tl.arange(0, BT)
+    channel = tl.program_id(2) * BC + tl.arange(0, BC)
+    inside = channel < D
+    here = step < T
+    oldest = tl.zeros((BT,), tl.int32) - P
+    if HAS_START:
+        oldest = tl.load(start + batch * T + step, mask=here, other=0)
+    total = tl.zeros((BT, BC), tl.float32)
+    for tap in range(0, K):
+        k = tl.load(kernel + tap * D + channel, mask=inside, other=0.0)
+        row = step - tap * dilation
+        seen = here & (row >= oldest)
+        at = row[:, None].to(tl.int64)
+        value = tl.load(
+            x + batch * x_b + at * x_t + channel[None, :], mask=(seen & (row >= 0))[:, None] & inside[None, :], other=0.0
+        ).to(tl.float32)
+        if HAS_HISTORY:
+            value += tl.load(
+                history + (batch * P + P + at) * D + channel[None, :],
+                mask=(seen & (row < 0))[:, None] & inside[None, :],
+                other=0.0,
+            ).to(tl.float32)
+        total += k[None, :] * value
+    out = y + (batch * T + step[:, None]) * D + channel[None, :]
+    tl.store(out, total.to(y.dtype.element_ty), mask=here[:, None] & inside[None, :])
+
+
+@triton.jit
+def _fir_backward_rows(
+    grad, kernel, start, grad_rows, T, D, K, past, dilation,
+    HAS_START: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """The gradient of the `past` rows of history, if any, followed by that of x."""
+    batch = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1) * BT + tl.arange(0, BT) - past
+    channel = tl.program_id(2) * BC + tl.arange(0, BC)
+    inside = channel < D
+    total = tl.zeros((BT, BC), tl.float32)
+    for tap in range(0, K):
+        k = tl.load(kernel + tap * D + channel, mask=inside, other=0.0)
+        step = row + tap * dilation
+        seen = (step >= 0) & (step < T)
+        if HAS_START:
+            seen = seen & (row >= tl.load(start + batch * T + step, mask=seen, other=0))
+        pull = tl.load(
+            grad + (batch * T + step[:, None]) * D + channel[None, :],
+            mask=seen[:, None] & inside[None, :],
+            other=0.0,
+        )
+        total += k[None, :] * pull.to(tl.float32)
+    out = grad_rows + (batch * (past + T) + past + row[:, None]) * D + channel[None, :]
+    tl.store(out, total.to(grad_rows.dtype.element_ty), mask=(row < T)[:, None] & inside[None, :])
+
+
+@triton.jit
+def _fir_backward_kernel(
+    grad, x, history, start, grad_kernel, B, T, D, K, P, dilation, x_b, x_t, parts,
+    HAS_HISTORY: tl.constexpr, HAS_START: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """grad_kernel (parts, K, D): one tap, one block of channels and one group of batch rows per program."""
+    part, tap = tl.program_id(0), tl.program_id(1)
+    channel = tl.program_id(2) * BC + tl.arange(0, BC)
+    inside = channel < D
+    total = tl.zeros((BT, BC), tl.float32)
+    for b in range(part * B // parts, (part + 1) * B // parts):
+        batch = tl.zeros((), tl.int64) + b
+        for begin in range(0, T, BT):
+            step = begin + tl.arange(0, BT)
+            row = step - tap * dilation
+            here = step < T
+            seen = here & (row >= -P)
+            if HAS_START:
+                seen = seen & (row >= tl.load(start + batch * T + step, mask=here, other=0))
+            at = row[:, None].to(tl.int64)
+            value = tl.load(
+                x + batch * x_b + at * x_t + channel[None, :],
+                mask=(seen & (row >= 0))[:, None] & inside[None, :],
+                other=0.0,
+            ).to(tl.float32)
+            if HAS_HISTORY:
+                value += tl.load(
+                    history + (batch * P + P + at) * D + channel[None, :],
+                    mask=(seen & (row < 0))[:, None] & inside[None, :],
+                    other=0.0,
+                ).to(tl.float32)
+            pull = tl.load(
+                grad + (batch * T + step[:, None]) * D + channel[None, :],
+                mask=seen[:, None] & inside[None, :],
+                other=0.0,
+            )
+            total += value * pull.to(tl.float32)
+    tl.store(grad_kernel + (part * K + tap) * D + channel, tl.sum(total, 0), mask=inside)
+
+
+def kernel_forward(weight: Tensor, position: Tensor, length: int, sigma: float) -> Tensor:
+    channels, taps = weight.shape
+    weight, position = weight.contiguous(), position.contiguous()
+    kernel = weight.new_empty(channels, length)
+    block = min(256, triton.next_power_of_2(length))
+    if channels:
+        _kernel_forward[(channels, triton.cdiv(length, block))](
+            weight, position, kernel, taps, length, sigma, BLOCK=block
+        )
+    return kernel
+
+
+def kernel_backward(
+    grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma: float
+) -> tuple[Tensor, Tensor]:
+    channels, taps = weight.shape
+    length = grad_kernel.shape[1]
+    weight, position = weight.contiguous(), position.contiguous()
+    grad_weight, grad_position = torch.empty_like(weight), torch.empty_like(position)
+    if channels and taps:
+        _kernel_backward[(channels, taps)](
+            grad_kernel.contiguous(), weight, position, grad_weight, grad_position, taps, length, sigma,
+            BLOCK=min(256, triton.next_power_of_2(length)),
+        )  # fmt: skip
+    return grad_weight, grad_position
+
+
+def _oldest(reset: Tensor | None, past: int) -> Tensor | None:
+    """The oldest step that each step may see: its latest restart, or all of the history. (batch, time) int32."""
+    if reset is None:
+        return None
+    steps = torch.arange(reset.shape[1], device=reset.device, dtype=torch.int32)
+    if not reset.shape[1]:
+        return steps.expand(reset.shape)
+    return torch.where(reset, steps, -past).cummax(1).values.contiguous()
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def fir_forward(
+    x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int
+) -> Tensor:
+    batch, time, channels = x.shape
+    taps = kernel.shape[1]
+    past = (taps - 1) * dilation
+    x, history = _rows(x), None if history is None else history.contiguous()
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if y.numel():
+        _fir_forward[(batch, triton.cdiv(time, _TIME), triton.cdiv(channels, _CHANNELS))](
+            x, kernel.t().contiguous(), history, _oldest(reset, past), y, time, channels, taps, past, dilation,
+            *x.stride()[:2], HAS_HISTORY=history is not None, HAS_START=reset is not None, BT=_TIME, BC=_CHANNELS,
+        )  # fmt: skip
+    return y
+
+
+def fir_backward(
+    grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    batch, time, channels = x.shape
+    taps = kernel.shape[1]
+    past = (taps - 1) * dilation
+    kept = 0 if history is None else past
+    x, grad, history = _rows(x), grad.contiguous(), None if history is None else history.contiguous()
+    start = _oldest(reset, past)
+    grad_rows = torch.empty(batch, kept + time, channels, dtype=x.dtype, device=x.device)
+    parts = max(1, min(batch, _PARTS))
+    grad_taps = torch.zeros(parts, taps, channels, dtype=accumulator(x.dtype), device=x.device)
+    blocks = triton.cdiv(channels, _CHANNELS)
+    if grad_rows.numel():
+        _fir_backward_rows[(batch, triton.cdiv(kept + time, _TIME), blocks)](
+            grad, kernel.t().contiguous(), start, grad_rows, time, channels, taps, kept, dilation,
+            HAS_START=reset is not None, BT=_TIME, BC=_CHANNELS,
+        )  # fmt: skip
+    if x.numel():
+        _fir_backward_kernel[(parts, taps, blocks)](
+            grad, x, history, start, grad_taps, batch, time, channels, taps, past, dilation, *x.stride()[:2], parts,
+            HAS_HISTORY=history is not None, HAS_START=reset is not None, BT=_TIME, BC=_CHANNELS,
+        )  # fmt: skip
+    grad_x = grad_rows[:, kept:].contiguous()
+    return grad_x, grad_taps.sum(0).t().to(kernel.dtype).contiguous(), grad_rows[:, :kept].contiguous()
