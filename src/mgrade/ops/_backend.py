@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 
@@ -16,21 +15,16 @@ C_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.c
 TRITON_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-@functools.cache
-def triton_interpreted() -> bool:
-    """Whether Triton kernels run on the CPU through Triton's interpreter (`TRITON_INTERPRET=1`)."""
-    return os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None
+HAS_C = _c.LIBRARY is not None
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+# Triton kernels can also run on the CPU, slowly, through Triton's interpreter: that is how they are tested there.
+TRITON_INTERPRETED = HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"
 
 
-@functools.cache
 def available() -> tuple[str, ...]:
     """The backends that can run on this machine, the reference first."""
-    found = ["reference"]
-    if _c.library() is not None:
-        found.append("c")
-    if triton_interpreted() or (torch.cuda.is_available() and importlib.util.find_spec("triton") is not None):
-        found.append("triton")
-    return tuple(found)
+    triton = TRITON_INTERPRETED or (HAS_TRITON and torch.cuda.is_available())
+    return ("reference", *("c",) * HAS_C, *("triton",) * triton)
 
 
 def choose(backend: str, tensor: Tensor, has_triton: bool = True) -> str:
@@ -38,20 +32,21 @@ def choose(backend: str, tensor: Tensor, has_triton: bool = True) -> str:
     device = tensor.device.type
     fits = {
         "reference": True,
-        "c": device == "cpu" and tensor.dtype in C_DTYPES,
-        "triton": has_triton
+        "c": HAS_C and device == "cpu" and tensor.dtype in C_DTYPES,
+        "triton": HAS_TRITON
+        and has_triton
         and tensor.dtype in TRITON_DTYPES
-        and (device == "cuda" or (device == "cpu" and triton_interpreted())),
+        and (device == "cuda" or (device == "cpu" and TRITON_INTERPRETED)),
     }
     if backend == "auto":
         fast = "triton" if device == "cuda" else "c"
-        return fast if fits[fast] and fast in available() else "reference"
+        return fast if fits[fast] else "reference"
     if backend not in fits:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    if backend not in available():
-        raise ValueError(f"backend {backend!r} is not available here; available: {', '.join(available())}")
     if not fits[backend]:
-        raise ValueError(f"backend {backend!r} does not take {tensor.dtype} tensors on {device}")
+        raise ValueError(
+            f"backend {backend!r} cannot run {tensor.dtype} tensors on {device} here; available: {', '.join(available())}"
+        )
     return backend
 
 

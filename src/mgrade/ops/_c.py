@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from pathlib import Path
 
 import torch
@@ -27,9 +26,7 @@ _SIGNATURES = {
 }
 
 
-@functools.cache
-def library() -> ctypes.CDLL | None:
-    """The shared library, or None where it was not built."""
+def _load() -> ctypes.CDLL | None:
     for path in sorted(Path(__file__).parent.glob("_kernels*")):
         if path.suffix in (".so", ".pyd", ".dylib"):
             try:
@@ -49,9 +46,13 @@ def _declare(lib: ctypes.CDLL) -> ctypes.CDLL:
     return lib
 
 
+# The shared library, or None where it was not built.
+LIBRARY = _load()
+
+
 def call(name: str, dtype: torch.dtype, *arguments: Tensor | int | float | None) -> None:
     """Runs a kernel. Tensors become addresses: the caller keeps them alive, on the CPU and laid out as agreed."""
-    function = getattr(library(), f"mgrade_{name}_{_SUFFIX[dtype]}")
+    function = getattr(LIBRARY, f"mgrade_{name}_{_SUFFIX[dtype]}")
     function(*(a.data_ptr() if isinstance(a, Tensor) else a for a in arguments))
 
 

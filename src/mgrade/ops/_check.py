@@ -40,6 +40,20 @@ def reset_mask(reset: Tensor | None, batch: int, time: int) -> None:
     has_shape("reset", reset, (batch, time), "(batch, time)")
 
 
+def row_lengths(lengths: Tensor | None, batch: int, time: int) -> None:
+    """Refuses `lengths` that are not one whole number per row, from 0 to `time`."""
+    if lengths is None:
+        return
+    if not isinstance(lengths, Tensor) or lengths.dtype not in (torch.int32, torch.int64):
+        kind = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
+        raise ValueError(f"lengths must be an int32 or int64 tensor (batch), got {kind}")
+    has_shape("lengths", lengths, (batch,), "(batch)")
+    if batch and values_visible(lengths):
+        low, high = (int(end) for end in torch.aminmax(lengths))
+        if low < 0 or high > time:
+            raise ValueError(f"lengths must lie within 0 and {time} steps, got {low if low < 0 else high}")
+
+
 def values_visible(tensor: Tensor) -> bool:
     """Whether looking at values is free: on the CPU and outside of tracing. On CUDA it would stall the device."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -52,6 +52,7 @@ def delay_conv(
     sigma: float = 0.8,
     history: Tensor | None = None,
     reset: Tensor | None = None,
+    lengths: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
     """y_t = sum_n k[n] x_{t-n} per channel, with k = `delay_kernel(weight, position)` of `length` delays.
@@ -59,12 +60,13 @@ def delay_conv(
     x (batch, time, channels); weight, position (channels, taps).
     history (batch, length - 1, channels): the inputs before x, oldest first; silence if not given.
     reset (batch, time), boolean: where true, the past before that step is gone.
-    Returns y (batch, time, channels) and the history after x.
+    lengths (batch): how many steps of each row are valid, if not all; y means nothing after them.
+    Returns y (batch, time, channels) and the history after the valid steps.
     """
     _check.floating("x", x, (None, None, None), "(batch, time, channels)")
     _check.floating("weight", weight, (x.shape[2], None), "(channels, taps)")
     kernel = delay_kernel(weight, position, length=length, sigma=sigma, backend=backend)
-    return _filter(x, kernel, 1, history, reset, backend)
+    return _filter(x, kernel, 1, history, reset, lengths, backend)
 
 
 def dilated_conv(
@@ -74,22 +76,29 @@ def dilated_conv(
     dilation: int = 1,
     history: Tensor | None = None,
     reset: Tensor | None = None,
+    lengths: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
     """y_t = sum_i weight[:, i] x_{t - i dilation} per channel: the causal convolution of a TCN.
 
     x (batch, time, channels); weight (channels, taps); history (batch, (taps - 1) dilation, channels), and
-    reset as in `delay_conv`. Returns y (batch, time, channels) and the history after x.
+    reset and lengths as in `delay_conv`. Returns y (batch, time, channels) and the history after it.
     """
     _check.floating("x", x, (None, None, None), "(batch, time, channels)")
     _check.floating("weight", weight, (x.shape[2], None), "(channels, taps)")
     if not (isinstance(dilation, int) and dilation >= 1):
         raise ValueError(f"dilation must be a whole number of at least 1, got {dilation!r}")
-    return _filter(x, weight, dilation, history, reset, backend)
+    return _filter(x, weight, dilation, history, reset, lengths, backend)
 
 
 def _filter(
-    x: Tensor, kernel: Tensor, dilation: int, history: Tensor | None, reset: Tensor | None, backend: str
+    x: Tensor,
+    kernel: Tensor,
+    dilation: int,
+    history: Tensor | None,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:
     batch, time, channels = x.shape
     past = (kernel.shape[1] - 1) * dilation
@@ -97,23 +106,31 @@ def _filter(
         _check.floating("history", history, (batch, past, channels), "(batch, past, channels)")
         history = history.to(x.dtype)
     _check.reset_mask(reset, batch, time)
+    _check.row_lengths(lengths, batch, time)
     wide = kernel.to(accumulator(x.dtype))
     y: Tensor = torch.ops.mgrade.fir(x, wide, history, reset, dilation, choose(backend, x))
-    return y, remember(x, history, reset, past)
+    return y, _remember(x, history, reset, lengths, past)
 
 
-def remember(x: Tensor, history: Tensor | None, reset: Tensor | None, past: int) -> Tensor:
-    """The last `past` inputs, oldest first, with silence for what lies before a restart or the beginning."""
+def _remember(
+    x: Tensor, history: Tensor | None, reset: Tensor | None, lengths: Tensor | None, past: int
+) -> Tensor:
+    """The last `past` valid inputs, oldest first, with silence for what lies before a restart or the beginning."""
     batch, time, channels = x.shape
-    kept = min(time, past)
-    recent = x[:, time - kept :]
-    if reset is not None:
-        # a step is still seen if no restart came after it
-        restarts_after = reset.flip(1).cumsum(1).flip(1) - reset.long()
-        recent = torch.where((restarts_after > 0)[:, time - kept :, None], 0, recent)
-    if kept == past:
-        return recent.clone()
-    older = x.new_zeros(batch, past - kept, channels) if history is None else history[:, kept:]
-    if reset is not None:
-        older = torch.where(reset.any(1)[:, None, None], 0, older)
-    return torch.cat([older, recent], 1)
+    older = x.new_zeros(batch, past, channels) if history is None else history
+    window = torch.arange(past, device=x.device) - past  # relative to the end
+    if lengths is None:
+        kept = min(time, past)
+        step = (window + time)[None]
+        recent = x[:, time - kept :]
+        rows = recent.clone() if kept == past else torch.cat([older[:, kept:], recent], 1)
+    else:
+        step = window + lengths[:, None]
+        index = (step + past)[..., None].expand(-1, -1, channels)
+        rows = torch.cat([older, x], 1).gather(1, index)
+    if reset is not None and time:
+        steps = torch.arange(time, device=x.device)
+        valid = reset if lengths is None else reset & (steps < lengths[:, None])
+        latest = torch.where(valid, steps, -past).amax(1, keepdim=True)
+        rows = torch.where((step < latest)[..., None], 0, rows)
+    return rows

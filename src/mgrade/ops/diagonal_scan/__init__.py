@@ -28,12 +28,14 @@ def diagonal_scan(
     initial: Tensor | None = None,
     reset: Tensor | None = None,
     *,
+    lengths: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
     """h_t = decay h_{t-1} + drive_t, complex, with one decay per channel.
 
     decay (hidden); drive (batch, time, hidden); initial (batch, hidden); reset (batch, time), boolean.
-    Returns h (batch, time, hidden) and the last state (batch, hidden).
+    lengths (batch): how many steps of each row are valid, if not all; h means nothing after them.
+    Returns h (batch, time, hidden) and the last valid state (batch, hidden).
     """
     if not (drive.is_complex() and decay.is_complex()):
         raise ValueError(f"decay and drive must be complex tensors, got {decay.dtype} and {drive.dtype}")
@@ -45,8 +47,13 @@ def diagonal_scan(
         _check.has_shape("initial", initial, (batch, hidden), "(batch, hidden)")
         _check.same_dtype("initial", initial, "drive", drive.dtype)
     _check.reset_mask(reset, batch, time)
+    _check.row_lengths(lengths, batch, time)
     chosen = choose(backend, drive, has_triton=False)
     h, last = torch.ops.mgrade.diagonal_scan(decay, drive, initial, reset, chosen)
+    if lengths is not None:
+        start = torch.zeros_like(last) if initial is None else initial
+        index = lengths.to(torch.int64)[:, None, None].expand(-1, 1, hidden)
+        last = torch.cat([start[:, None], h], 1).gather(1, index)[:, 0]
     return h, last
 
 

@@ -28,6 +28,7 @@ def gated_scan(
     initial: Tensor | None = None,
     reset: Tensor | None = None,
     *,
+    lengths: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
     """h_t = (1 - s(gate_t)) h_{t-1} + s(gate_t) candidate_t, with s the logistic sigmoid (the paper's Eq. 2).
@@ -35,7 +36,8 @@ def gated_scan(
     gate, candidate (batch, time, hidden): logits of the update gate, and what it lets in.
     initial (batch, hidden): the state before the first step; zero if not given.
     reset (batch, time), boolean: where true, the past before that step is gone.
-    Returns h (batch, time, hidden) and the last state (batch, hidden), float32 for half-precision input.
+    lengths (batch): how many steps of each row are valid, if not all; h means nothing after them.
+    Returns h (batch, time, hidden) and the last valid state (batch, hidden), float32 for half-precision input.
     """
     _check.floating("gate", gate, (None, None, None), "(batch, time, hidden)")
     batch, time, hidden = gate.shape
@@ -45,6 +47,13 @@ def gated_scan(
         _check.floating("initial", initial, (batch, hidden), "(batch, hidden)")
         initial = initial.to(accumulator(gate.dtype))
     _check.reset_mask(reset, batch, time)
+    _check.row_lengths(lengths, batch, time)
+    if lengths is not None:
+        # a gate that is shut for good holds the state through the padding
+        padding = torch.arange(time, device=gate.device) >= lengths[:, None]
+        gate = gate.masked_fill(padding[..., None], -torch.inf)
+        candidate = candidate.masked_fill(padding[..., None], 0)
+        reset = None if reset is None else reset & ~padding
     h, last = torch.ops.mgrade.gated_scan(gate, candidate, initial, reset, choose(backend, gate))
     return h, last
 

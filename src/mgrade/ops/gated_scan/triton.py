@@ -7,9 +7,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mgrade.ops._backend import accumulator, triton_interpreted
+from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
 
-_TIME, _CHANNELS = (16, 8) if triton_interpreted() else (64, 32)
+_TIME, _CHANNELS = (16, 8) if TRITON_INTERPRETED else (64, 32)
 
 
 @triton.jit

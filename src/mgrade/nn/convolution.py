@@ -1,0 +1,86 @@
+"""Convolutions over time: what a layer sees of the recent past.
+
+Each module has `forward(x, state, reset, lengths) -> (y, state)` over any number of steps and
+`initial_state(batch)`; the state is the delay line, (batch, past, dim), oldest first.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from mgrade.nn import initialise
+from mgrade.nn.config import ModelConfig
+from mgrade.ops import delay_conv, dilated_conv
+
+
+class DelayConv(nn.Module):
+    """Depthwise convolution whose taps have learnable weights and learnable delays.
+
+    weight, position (dim, taps). Positions stay within 0 .. length - 1: call `constrain_` after an update.
+    """
+
+    def __init__(self, dim: int, taps: int, length: int, sigma: float, init: str = "even", scale: float = 1.0):
+        super().__init__()
+        self.length, self.sigma = length, sigma
+        self.weight = nn.Parameter(initialise.truncated_normal_(torch.empty(dim, taps), math.sqrt(scale / taps)))
+        self.position = nn.Parameter(initialise.positions_(torch.empty(dim, taps), length, init))
+
+    def forward(
+        self, x: Tensor, state: Tensor | None = None, reset: Tensor | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """x (batch, time, dim) -> y (batch, time, dim) and the delay line after it."""
+        return delay_conv(
+            x,
+            self.weight,
+            self.position,
+            length=self.length,
+            sigma=self.sigma,
+            history=state,
+            reset=reset,
+            lengths=lengths,
+        )
+
+    def initial_state(self, batch: int) -> Tensor:
+        """A silent delay line, (batch, length - 1, dim)."""
+        return self.weight.new_zeros(batch, self.length - 1, self.weight.shape[0])
+
+    @torch.no_grad()
+    def constrain_(self) -> None:
+        """Brings the positions back into range."""
+        self.position.clamp_(0, self.length - 1)
+
+
+class DilatedConv(nn.Module):
+    """Depthwise convolution with evenly spaced taps, as in a TCN. weight (dim, taps)."""
+
+    def __init__(self, dim: int, taps: int, dilation: int, scale: float = 1.0):
+        super().__init__()
+        self.dilation = dilation
+        self.weight = nn.Parameter(initialise.truncated_normal_(torch.empty(dim, taps), math.sqrt(scale / taps)))
+
+    def forward(
+        self, x: Tensor, state: Tensor | None = None, reset: Tensor | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """x (batch, time, dim) -> y (batch, time, dim) and the delay line after it."""
+        return dilated_conv(
+            x, self.weight, dilation=self.dilation, history=state, reset=reset, lengths=lengths
+        )
+
+    def initial_state(self, batch: int) -> Tensor:
+        """A silent delay line, (batch, (taps - 1) dilation, dim)."""
+        dim, taps = self.weight.shape
+        return self.weight.new_zeros(batch, (taps - 1) * self.dilation, dim)
+
+
+def convolution(config: ModelConfig, layer: int) -> DelayConv | DilatedConv | None:
+    """The convolution of `layer` as `config` describes it."""
+    if config.conv == "delay":
+        return DelayConv(
+            config.dim, config.taps, config.max_delay, config.sigma, config.position_init, config.conv_scale
+        )
+    if config.conv == "dilated":
+        return DilatedConv(config.dim, config.taps, config.spacing(layer), config.conv_scale)
+    return None

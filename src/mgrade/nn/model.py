@@ -1,0 +1,161 @@
+"""The model: encoder, layers, readout; over whole sequences, chunks or single steps alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from mgrade.nn.block import Block, linear
+from mgrade.nn.config import ModelConfig
+from mgrade.nn.convolution import DelayConv
+from mgrade.nn.readout import Readout
+from mgrade.ops import _check
+
+
+class State(NamedTuple):
+    """All that a model remembers between calls: a pytree of tensors with the batch first."""
+
+    history: tuple[Tensor, ...]
+    """Per layer, the delay line (batch, past, dim), oldest first."""
+    hidden: tuple[Tensor, ...]
+    """Per layer, the recurrent state (batch, hidden)."""
+    total: Tensor
+    """What a pooled readout has gathered (batch, dim)."""
+    count: Tensor
+    """Over how many steps (batch)."""
+
+
+_pytree._register_namedtuple(State, serialized_type_name="mgrade.State")
+
+
+class Model(nn.Module):
+    """A sequence model that runs over sequences, chunks and single samples with the same result.
+
+    Split an input anywhere: as long as the state is handed on, the outputs are the same.
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.encoder = linear(config.inputs, config.dim)
+        self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.depth))
+        self.readout = Readout(config)
+
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        lengths: Tensor | None = None,
+        reset: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """Runs over any number of steps, from `state` (default: the beginning).
+
+        x (batch, time, inputs), or token ids (batch, time).
+        lengths (batch): how many steps of each row are valid; the rest is padding on the right.
+        reset (batch, time), boolean: restart before the steps where it is true.
+        Returns outputs, (batch, time, outputs) for readout `every` and (batch, outputs) for pooled ones, and
+        the state after the last valid step. Outputs at padding mean nothing.
+        """
+        self._check_input(x)
+        batch, time = x.shape[:2]
+        state = self.initial_state(batch) if state is None else self._checked(state, batch)
+        if lengths is not None:
+            _check.row_lengths(lengths, batch, time)
+            lengths = lengths.to(x.device, torch.int64)
+            valid = torch.arange(time, device=x.device) < lengths[:, None]
+            x = torch.where(valid if self.config.tokens else valid[..., None], x, 0)
+        if reset is not None:
+            _check.reset_mask(reset, batch, time)
+            reset = reset.to(x.device) if lengths is None else reset.to(x.device) & valid
+        features = self._encode(x)
+        histories, hiddens = [], []
+        for layer, history, hidden in zip(self.layers, state.history, state.hidden, strict=True):
+            features, (history, hidden) = layer(features, (history, hidden), reset, lengths)
+            histories.append(history)
+            hiddens.append(hidden)
+        y, (total, count) = self.readout(features, (state.total, state.count), reset, lengths)
+        return y, State(tuple(histories), tuple(hiddens), total, count)
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        """One step: x_t (batch, inputs), or token ids (batch) -> outputs (batch, outputs) and the next state."""
+        y, state = self(x_t[:, None], state)
+        return (y[:, 0] if self.config.readout == "every" else y), state
+
+    def initial_state(self, batch: int) -> State:
+        """The state before the first step of `batch` sequences."""
+        if batch < 0:
+            raise ValueError(f"batch must be at least 0, got {batch}")
+        histories, hiddens = zip(*(layer.initial_state(batch) for layer in self._blocks()), strict=True)
+        return State(histories, hiddens, *self.readout.initial_state(batch))
+
+    def constrain_(self) -> None:
+        """Brings parameters with a range, the delay positions, back into it: call after every update."""
+        for layer in self._blocks():
+            if isinstance(layer.conv, DelayConv):
+                layer.conv.constrain_()
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `folder`: the configuration as JSON and the weights as safetensors, all or nothing."""
+        from mgrade.nn.storage import save
+
+        save(self, folder)
+
+    def _blocks(self) -> list[Block]:
+        return [layer for layer in self.layers if isinstance(layer, Block)]
+
+    def _encode(self, x: Tensor) -> Tensor:
+        if not self.config.tokens:
+            return self.encoder(x)
+        return F.embedding(x, self.encoder.weight.t()) + self.encoder.bias
+
+    def _check_input(self, x: Any) -> None:
+        config = self.config
+        if not isinstance(x, Tensor):
+            raise ValueError(f"x must be a tensor, got {type(x).__name__}")
+        if config.tokens:
+            if x.dtype not in (torch.int32, torch.int64) or x.dim() != 2:
+                raise ValueError(
+                    f"x must be token ids (batch, time), int32 or int64, got {x.dtype} {tuple(x.shape)}"
+                )
+            if x.numel() and _check.values_visible(x):
+                low, high = (int(end) for end in torch.aminmax(x))
+                if low < 0 or high >= config.inputs:
+                    worst = low if low < 0 else high
+                    raise ValueError(f"x must hold token ids from 0 to {config.inputs - 1}, got {worst}")
+        elif not x.is_floating_point() or x.dim() != 3 or x.shape[2] != config.inputs:
+            raise ValueError(
+                f"x must be floating point (batch, time, {config.inputs}), got {x.dtype} {tuple(x.shape)}"
+            )
+        if config.pair and x.shape[0] % 2:
+            raise ValueError(f"x must hold pairs of rows, first documents then second ones, got {x.shape[0]} rows")
+
+    def _checked(self, state: Any, batch: int) -> State:
+        """`state` if it is one of this model's for `batch` rows."""
+        if not isinstance(state, State):
+            raise ValueError(f"state must come from this model's initial_state or a call, got {type(state).__name__}")
+        depth = self.config.depth
+        for name in ("history", "hidden"):
+            if len(getattr(state, name)) != depth:
+                raise ValueError(f"state.{name} must have one entry per layer, {depth}, got {len(getattr(state, name))}")
+        for name, tensor, shape in self._state_shapes(state, batch):
+            if tuple(tensor.shape) != shape:
+                raise ValueError(f"state.{name} must have shape {shape}, got {tuple(tensor.shape)}: is it another model's?")
+        return state
+
+    def _state_shapes(self, state: State, batch: int) -> list[tuple[str, Tensor, tuple[int, ...]]]:
+        config = self.config
+        dim = config.dim if config.conv != "none" else 0
+        units = config.hidden if config.recurrence != "none" else 0
+        pooled = 0 if config.readout == "every" else config.dim
+        return [
+            *((f"history[{i}]", h, (batch, config.memory(i), dim)) for i, h in enumerate(state.history)),
+            *((f"hidden[{i}]", h, (batch, units)) for i, h in enumerate(state.hidden)),
+            ("total", state.total, (batch, pooled)),
+            ("count", state.count, (batch,)),
+        ]

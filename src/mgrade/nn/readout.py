@@ -1,0 +1,88 @@
+"""From features at every step to outputs: at every step, or pooled over the valid ones."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mgrade.nn.block import linear
+from mgrade.nn.config import ModelConfig
+
+
+class PairHead(nn.Module):
+    """Compares two documents a, b by their pooled features: [a, b, a - b, a b] -> linear -> GELU -> outputs."""
+
+    def __init__(self, dim: int, outputs: int):
+        super().__init__()
+        self.input = linear(4 * dim, dim)
+        self.output = linear(dim, outputs)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """pooled (2 pairs, dim), first documents then second ones -> (pairs, outputs)."""
+        a, b = pooled.chunk(2)
+        return self.output(F.gelu(self.input(torch.cat([a, b, a - b, a * b], -1)), approximate="tanh"))
+
+
+class Readout(nn.Module):
+    """A linear head, and what it reads: each step's features, the last, or their running sum or mean.
+
+    The head is linear, so the mean of the outputs is the head of the mean features: `total` (batch, dim) and
+    `count` (batch) are all that streaming needs to remember. After a restart they begin anew.
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.kind = config.readout
+        head = PairHead if config.pair else linear
+        self.head = head(config.dim, config.outputs)
+        self.dim = config.dim
+
+    def forward(
+        self,
+        x: Tensor,
+        state: tuple[Tensor, Tensor],
+        reset: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """x (batch, time, dim) -> outputs (batch, time, outputs) or (batch, outputs), and the pooled state."""
+        if self.kind == "every":
+            return self.head(x), state
+        total, count = self._pool(x, *state, reset, lengths)
+        y: Tensor
+        if self.kind == "mean":
+            y = self.head(total / count.clamp_min(1)[:, None])
+        elif self.kind == "sum" and isinstance(self.head, nn.Linear):
+            y = F.linear(total, self.head.weight) + count[:, None] * self.head.bias
+        else:
+            y = self.head(total)
+        return y, (total, count)
+
+    def _pool(
+        self, x: Tensor, total: Tensor, count: Tensor, reset: Tensor | None, lengths: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The running total after x: what the steps since the latest restart add, over what was there before."""
+        batch, time, _ = x.shape
+        x = x.to(total.dtype)
+        steps = torch.arange(time, device=x.device)
+        ends = torch.full((batch,), time, device=x.device) if lengths is None else lengths
+        if self.kind == "last":
+            if time == 0:
+                return total.clone(), count.clone()
+            last = x.gather(1, (ends - 1).clamp_min(0)[:, None, None].expand(-1, 1, self.dim))[:, 0]
+            return torch.where((ends > 0)[:, None], last, total), count.clone()
+        if reset is None and lengths is None:
+            return total + x.sum(1), count + time
+        seen = steps < ends[:, None]
+        if reset is not None:
+            restarts = reset & seen
+            seen = seen & ((restarts.long().flip(1).cumsum(1).flip(1) - restarts.long()) == 0)
+            anew = restarts.any(1)
+            total, count = torch.where(anew[:, None], 0, total), torch.where(anew, 0, count)
+        return total + torch.where(seen[..., None], x, 0).sum(1), count + seen.sum(1)
+
+    def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
+        """Nothing pooled yet: total (batch, dim), empty for `every`, and count (batch)."""
+        parameter = next(self.parameters())
+        count = torch.zeros(batch, dtype=torch.int64, device=parameter.device)
+        return parameter.new_zeros(batch, 0 if self.kind == "every" else self.dim), count

@@ -1,0 +1,83 @@
+"""Recurrences: what a layer carries over any distance.
+
+Each module has `forward(x, state, reset, lengths) -> (y, state)` over any number of steps and
+`initial_state(batch)`; the state is (batch, hidden).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mgrade.nn import initialise
+from mgrade.nn.config import ModelConfig
+from mgrade.ops import diagonal_scan, gated_scan
+
+
+class MinGRU(nn.Module):
+    """h_t = (1 - z_t) h_{t-1} + z_t c_t with z_t = s(W_z x_t + b_z) and c_t = W_c x_t + b_c (the paper's Eq. 2).
+
+    weight (2 hidden, dim), bias (2 hidden): the first half is the gate's, the second the candidate's.
+    """
+
+    def __init__(self, dim: int, hidden: int, gate_bias: str | float = "zero"):
+        super().__init__()
+        self.weight = nn.Parameter(initialise.fan_in_(torch.empty(2 * hidden, dim)))
+        self.bias = nn.Parameter(torch.zeros(2 * hidden))
+        initialise.gate_bias_(self.bias.data[:hidden], gate_bias)
+
+    def forward(
+        self, x: Tensor, state: Tensor | None = None, reset: Tensor | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """x (batch, time, dim) -> h (batch, time, hidden) and the last state."""
+        gate, candidate = F.linear(x, self.weight, self.bias).chunk(2, -1)
+        return gated_scan(gate, candidate, state, reset, lengths=lengths)
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Zero, (batch, hidden)."""
+        return self.bias.new_zeros(batch, self.bias.shape[0] // 2)
+
+
+class LRU(nn.Module):
+    """The linear recurrent unit: h_t = a h_{t-1} + g B x_t, y_t = Re(C h_t) + d x_t, with complex a, B, C.
+
+    |a| = exp(-exp(log_rate)), its angle is exp(log_phase), g = exp(log_gain). (Orvieto et al. 2023)
+    """
+
+    def __init__(self, dim: int, hidden: int, ring: tuple[float, float]):
+        super().__init__()
+        self.log_rate = nn.Parameter(torch.empty(hidden))
+        self.log_phase = nn.Parameter(torch.empty(hidden))
+        initialise.ring_(self.log_rate.data, self.log_phase.data, ring)
+        magnitude = torch.exp(-torch.exp(self.log_rate.data))
+        self.log_gain = nn.Parameter(0.5 * torch.log(1 - magnitude**2))
+        self.input = nn.Parameter(torch.randn(2, hidden, dim) / math.sqrt(2 * dim))
+        self.output = nn.Parameter(torch.randn(2, dim, hidden) / math.sqrt(hidden))
+        self.skip = nn.Parameter(torch.randn(dim))
+
+    def forward(
+        self, x: Tensor, state: Tensor | None = None, reset: Tensor | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """x (batch, time, dim) -> y (batch, time, dim) and the last state, complex (batch, hidden)."""
+        rate, phase, gain = torch.exp(self.log_rate), torch.exp(self.log_phase), torch.exp(self.log_gain)
+        drive = torch.complex(*(F.linear(x, gain[:, None] * part).to(gain.dtype) for part in self.input))
+        h, last = diagonal_scan(torch.polar(torch.exp(-rate), phase), drive, state, reset, lengths=lengths)
+        y = F.linear(h.real, self.output[0]) - F.linear(h.imag, self.output[1])
+        return y + self.skip * x, last
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Zero, complex (batch, hidden)."""
+        dtype = torch.complex128 if self.log_rate.dtype == torch.float64 else torch.complex64
+        return torch.zeros(batch, self.log_rate.shape[0], dtype=dtype, device=self.log_rate.device)
+
+
+def recurrence(config: ModelConfig) -> MinGRU | LRU | None:
+    """The recurrence that `config` describes."""
+    if config.recurrence == "mingru":
+        return MinGRU(config.dim, config.hidden, config.gate_bias)
+    if config.recurrence == "lru":
+        return LRU(config.dim, config.hidden, config.ring)
+    return None

@@ -1,0 +1,115 @@
+"""Saved models: `config.json` and one safetensors file, no pickle.
+
+The weights file is named by its own SHA-256 and `config.json` names it, so that replacing `config.json` is the
+one step that turns an old saved model into the new one: a crash at any moment leaves one or the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from mgrade.nn.config import ModelConfig
+from mgrade.nn.model import Model
+
+FORMAT, VERSION = "mgrade-model", 1
+
+
+def save(model: Model, folder: str | Path) -> None:
+    """Writes `model` to `folder`, which is made if need be."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    data = safetensors.torch.save(tensors)
+    digest = hashlib.sha256(data).hexdigest()
+    weights = f"model-{digest[:16]}.safetensors"
+    _replace(folder / weights, data)
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "weights": weights,
+        "sha256": digest,
+        "model": model.config.to_dict(),
+    }
+    _replace(folder / "config.json", (json.dumps(description, indent=2) + "\n").encode())
+    for other in folder.glob("model-*.safetensors"):
+        if other.name != weights:
+            other.unlink(missing_ok=True)
+
+
+def load(folder: str | Path) -> Model:
+    """The model saved in `folder`, on the CPU; a damaged or altered one is refused with a ValueError."""
+    folder = Path(folder)
+    description = _description(folder / "config.json")
+    try:
+        config = ModelConfig.from_dict(description["model"])
+    except ValueError as error:
+        raise ValueError(f"{folder / 'config.json'}: {error}") from None
+    path = folder / description["weights"]
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    if hashlib.sha256(data).hexdigest() != description["sha256"]:
+        raise ValueError(f"{path}: sha256 does not match config.json: the file is truncated or was altered")
+    try:
+        tensors = safetensors.torch.load(data)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path}: is not a safetensors file: {error}") from None
+    model = Model(config)
+    _check_tensors(path, model, tensors)
+    dtypes = {tensor.dtype for tensor in tensors.values()}
+    if len(dtypes) == 1:
+        model.to(dtypes.pop())
+    model.load_state_dict(tensors)
+    return model
+
+
+def _description(path: Path) -> dict[str, Any]:
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise ValueError(f"{path}: format must be {FORMAT!r}")
+    if description.get("version") != VERSION:
+        raise ValueError(f"{path}: version must be {VERSION}, got {description.get('version')!r}")
+    for field, kind in (("weights", str), ("sha256", str), ("model", dict)):
+        if not isinstance(description.get(field), kind):
+            raise ValueError(f"{path}: {field} is missing or not a {kind.__name__}")
+    if Path(description["weights"]).name != description["weights"]:
+        raise ValueError(f"{path}: weights must be a file name, got {description['weights']!r}")
+    return description
+
+
+def _check_tensors(path: Path, model: Model, tensors: dict[str, torch.Tensor]) -> None:
+    expected = model.state_dict()
+    for name in sorted(expected.keys() ^ tensors.keys()):
+        raise ValueError(f"{path}: tensor {name!r} is {'missing' if name in expected else 'not part of the model'}")
+    for name, tensor in tensors.items():
+        if tensor.shape != expected[name].shape:
+            raise ValueError(
+                f"{path}: tensor {name!r} must have shape {tuple(expected[name].shape)}, got {tuple(tensor.shape)}"
+            )
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Writes a file under a temporary name, flushes it to the disk, and renames it into place."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
