@@ -112,7 +112,9 @@ class ModelConfig:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout!r}")
         if isinstance(self.gate_bias, str):
             if self.gate_bias not in GATE_BIASES:
-                raise ValueError(f"gate_bias must be one of {', '.join(GATE_BIASES)} or a number, got {self.gate_bias!r}")
+                raise ValueError(
+                    f"gate_bias must be one of {', '.join(GATE_BIASES)} or a number, got {self.gate_bias!r}"
+                )
         else:
             _number("gate_bias", self.gate_bias)
         for name, choices in (("branch_norms", BRANCH_NORMS), ("skips", SKIPS)):
@@ -132,6 +134,9 @@ class ModelConfig:
             raise ValueError(f"expansion must leave at least one hidden unit, got {self.expansion} of dim {self.dim}")
         if self.conv == "none" and self.recurrence == "none" and self.mlp == "none":
             raise ValueError("conv, recurrence and mlp cannot all be 'none'")
+        for branch in self.branch_norms:
+            if getattr(self, branch) == "none":
+                raise ValueError(f"branch_norms names {branch!r}, but {branch} is 'none'")
         if self.pair and self.readout == "every":
             raise ValueError("pair needs a pooled readout: last, mean or sum, got readout 'every'")
         if self.inner != self.dim:

@@ -29,7 +29,11 @@ class DelayConv(nn.Module):
         self.position = nn.Parameter(initialise.positions_(torch.empty(dim, taps), length, init))
 
     def forward(
-        self, x: Tensor, state: Tensor | None = None, reset: Tensor | None = None, lengths: Tensor | None = None
+        self,
+        x: Tensor,
+        state: Tensor | None = None,
+        reset: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> y (batch, time, dim) and the delay line after it."""
         return delay_conv(
@@ -62,12 +66,14 @@ class DilatedConv(nn.Module):
         self.weight = nn.Parameter(initialise.truncated_normal_(torch.empty(dim, taps), math.sqrt(scale / taps)))
 
     def forward(
-        self, x: Tensor, state: Tensor | None = None, reset: Tensor | None = None, lengths: Tensor | None = None
+        self,
+        x: Tensor,
+        state: Tensor | None = None,
+        reset: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> y (batch, time, dim) and the delay line after it."""
-        return dilated_conv(
-            x, self.weight, dilation=self.dilation, history=state, reset=reset, lengths=lengths
-        )
+        return dilated_conv(x, self.weight, dilation=self.dilation, history=state, reset=reset, lengths=lengths)
 
     def initial_state(self, batch: int) -> Tensor:
         """A silent delay line, (batch, (taps - 1) dilation, dim)."""

@@ -26,7 +26,7 @@ class State(NamedTuple):
     """Per layer, the recurrent state (batch, hidden)."""
     total: Tensor
     """What a pooled readout has gathered (batch, dim)."""
-    count: Tensor
+    steps: Tensor
     """Over how many steps (batch)."""
 
 
@@ -79,8 +79,8 @@ class Model(nn.Module):
             features, (history, hidden) = layer(features, (history, hidden), reset, lengths)
             histories.append(history)
             hiddens.append(hidden)
-        y, (total, count) = self.readout(features, (state.total, state.count), reset, lengths)
-        return y, State(tuple(histories), tuple(hiddens), total, count)
+        y, (total, steps) = self.readout(features, (state.total, state.steps), reset, lengths)
+        return y, State(tuple(histories), tuple(hiddens), total, steps)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         """One step: x_t (batch, inputs), or token ids (batch) -> outputs (batch, outputs) and the next state."""
@@ -120,18 +120,14 @@ class Model(nn.Module):
             raise ValueError(f"x must be a tensor, got {type(x).__name__}")
         if config.tokens:
             if x.dtype not in (torch.int32, torch.int64) or x.dim() != 2:
-                raise ValueError(
-                    f"x must be token ids (batch, time), int32 or int64, got {x.dtype} {tuple(x.shape)}"
-                )
+                raise ValueError(f"x must be token ids (batch, time), int32 or int64, got {x.dtype} {tuple(x.shape)}")
             if x.numel() and _check.values_visible(x):
                 low, high = (int(end) for end in torch.aminmax(x))
                 if low < 0 or high >= config.inputs:
                     worst = low if low < 0 else high
                     raise ValueError(f"x must hold token ids from 0 to {config.inputs - 1}, got {worst}")
         elif not x.is_floating_point() or x.dim() != 3 or x.shape[2] != config.inputs:
-            raise ValueError(
-                f"x must be floating point (batch, time, {config.inputs}), got {x.dtype} {tuple(x.shape)}"
-            )
+            raise ValueError(f"x must be floating point (batch, time, {config.inputs}), got {x.dtype} {tuple(x.shape)}")
         if config.pair and x.shape[0] % 2:
             raise ValueError(f"x must hold pairs of rows, first documents then second ones, got {x.shape[0]} rows")
 
@@ -142,10 +138,14 @@ class Model(nn.Module):
         depth = self.config.depth
         for name in ("history", "hidden"):
             if len(getattr(state, name)) != depth:
-                raise ValueError(f"state.{name} must have one entry per layer, {depth}, got {len(getattr(state, name))}")
+                raise ValueError(
+                    f"state.{name} must have one entry per layer, {depth}, got {len(getattr(state, name))}"
+                )
         for name, tensor, shape in self._state_shapes(state, batch):
             if tuple(tensor.shape) != shape:
-                raise ValueError(f"state.{name} must have shape {shape}, got {tuple(tensor.shape)}: is it another model's?")
+                raise ValueError(
+                    f"state.{name} must have shape {shape}, got {tuple(tensor.shape)}: is it another model's?"
+                )
         return state
 
     def _state_shapes(self, state: State, batch: int) -> list[tuple[str, Tensor, tuple[int, ...]]]:
@@ -157,5 +157,5 @@ class Model(nn.Module):
             *((f"history[{i}]", h, (batch, config.memory(i), dim)) for i, h in enumerate(state.history)),
             *((f"hidden[{i}]", h, (batch, units)) for i, h in enumerate(state.hidden)),
             ("total", state.total, (batch, pooled)),
-            ("count", state.count, (batch,)),
+            ("steps", state.steps, (batch,)),
         ]

@@ -28,7 +28,7 @@ class Readout(nn.Module):
     """A linear head, and what it reads: each step's features, the last, or their running sum or mean.
 
     The head is linear, so the mean of the outputs is the head of the mean features: `total` (batch, dim) and
-    `count` (batch) are all that streaming needs to remember. After a restart they begin anew.
+    `steps` (batch) are all that streaming needs to remember. After a restart they begin anew.
     """
 
     def __init__(self, config: ModelConfig):
@@ -48,41 +48,40 @@ class Readout(nn.Module):
         """x (batch, time, dim) -> outputs (batch, time, outputs) or (batch, outputs), and the pooled state."""
         if self.kind == "every":
             return self.head(x), state
-        total, count = self._pool(x, *state, reset, lengths)
+        total, steps = self._pool(x, *state, reset, lengths)
         y: Tensor
         if self.kind == "mean":
-            y = self.head(total / count.clamp_min(1)[:, None])
+            y = self.head(total / steps.clamp_min(1)[:, None])
         elif self.kind == "sum" and isinstance(self.head, nn.Linear):
-            y = F.linear(total, self.head.weight) + count[:, None] * self.head.bias
+            y = F.linear(total, self.head.weight) + steps[:, None] * self.head.bias
         else:
             y = self.head(total)
-        return y, (total, count)
+        return y, (total, steps)
 
     def _pool(
-        self, x: Tensor, total: Tensor, count: Tensor, reset: Tensor | None, lengths: Tensor | None
+        self, x: Tensor, total: Tensor, steps: Tensor, reset: Tensor | None, lengths: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The running total after x: what the steps since the latest restart add, over what was there before."""
         batch, time, _ = x.shape
         x = x.to(total.dtype)
-        steps = torch.arange(time, device=x.device)
         ends = torch.full((batch,), time, device=x.device) if lengths is None else lengths
         if self.kind == "last":
             if time == 0:
-                return total.clone(), count.clone()
+                return total.clone(), steps.clone()
             last = x.gather(1, (ends - 1).clamp_min(0)[:, None, None].expand(-1, 1, self.dim))[:, 0]
-            return torch.where((ends > 0)[:, None], last, total), count.clone()
+            return torch.where((ends > 0)[:, None], last, total), steps.clone()
         if reset is None and lengths is None:
-            return total + x.sum(1), count + time
-        seen = steps < ends[:, None]
+            return total + x.sum(1), steps + time
+        seen = torch.arange(time, device=x.device) < ends[:, None]
         if reset is not None:
             restarts = reset & seen
             seen = seen & ((restarts.long().flip(1).cumsum(1).flip(1) - restarts.long()) == 0)
             anew = restarts.any(1)
-            total, count = torch.where(anew[:, None], 0, total), torch.where(anew, 0, count)
-        return total + torch.where(seen[..., None], x, 0).sum(1), count + seen.sum(1)
+            total, steps = torch.where(anew[:, None], 0, total), torch.where(anew, 0, steps)
+        return total + torch.where(seen[..., None], x, 0).sum(1), steps + seen.sum(1)
 
     def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
-        """Nothing pooled yet: total (batch, dim), empty for `every`, and count (batch)."""
+        """Nothing pooled yet: total (batch, dim), empty for `every`, and steps (batch)."""
         parameter = next(self.parameters())
-        count = torch.zeros(batch, dtype=torch.int64, device=parameter.device)
-        return parameter.new_zeros(batch, 0 if self.kind == "every" else self.dim), count
+        steps = torch.zeros(batch, dtype=torch.int64, device=parameter.device)
+        return parameter.new_zeros(batch, 0 if self.kind == "every" else self.dim), steps

@@ -30,7 +30,11 @@ class MinGRU(nn.Module):
         initialise.gate_bias_(self.bias.data[:hidden], gate_bias)
 
     def forward(
-        self, x: Tensor, state: Tensor | None = None, reset: Tensor | None = None, lengths: Tensor | None = None
+        self,
+        x: Tensor,
+        state: Tensor | None = None,
+        reset: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> h (batch, time, hidden) and the last state."""
         gate, candidate = F.linear(x, self.weight, self.bias).chunk(2, -1)
@@ -59,7 +63,11 @@ class LRU(nn.Module):
         self.skip = nn.Parameter(torch.randn(dim))
 
     def forward(
-        self, x: Tensor, state: Tensor | None = None, reset: Tensor | None = None, lengths: Tensor | None = None
+        self,
+        x: Tensor,
+        state: Tensor | None = None,
+        reset: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> y (batch, time, dim) and the last state, complex (batch, hidden)."""
         rate, phase, gain = torch.exp(self.log_rate), torch.exp(self.log_phase), torch.exp(self.log_gain)

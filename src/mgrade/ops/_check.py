@@ -18,7 +18,9 @@ def floating(name: str, tensor: Tensor, shape: tuple[int | None, ...], layout: s
 def has_shape(name: str, tensor: Tensor, shape: tuple[int | None, ...], layout: str) -> None:
     """Refuses a tensor whose shape is not `shape` (None: any size)."""
     actual = tuple(tensor.shape)
-    fits = len(actual) == len(shape) and all(want is None or want == got for want, got in zip(shape, actual, strict=True))
+    fits = len(actual) == len(shape) and all(
+        want is None or want == got for want, got in zip(shape, actual, strict=True)
+    )
     if not fits:
         want = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(f"{name} must have shape {layout} = ({want}), got {actual}")

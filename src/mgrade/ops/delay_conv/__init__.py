@@ -21,9 +21,7 @@ __all__ = ["delay_conv", "delay_kernel", "dilated_conv"]
 _register = (_fir, _kernel)  # importing them registers the operators
 
 
-def delay_kernel(
-    weight: Tensor, position: Tensor, *, length: int, sigma: float = 0.8, backend: str = "auto"
-) -> Tensor:
+def delay_kernel(weight: Tensor, position: Tensor, *, length: int, sigma: float = 0.8, backend: str = "auto") -> Tensor:
     """k[d, n] = sum_i weight[d, i] exp(-((n - position[d, i]) / sigma)^2 / 2): the weight of delay n.
 
     weight, position (channels, taps), with 0 <= position <= length - 1. Returns (channels, length).
@@ -112,9 +110,7 @@ def _filter(
     return y, _remember(x, history, reset, lengths, past)
 
 
-def _remember(
-    x: Tensor, history: Tensor | None, reset: Tensor | None, lengths: Tensor | None, past: int
-) -> Tensor:
+def _remember(x: Tensor, history: Tensor | None, reset: Tensor | None, lengths: Tensor | None, past: int) -> Tensor:
     """The last `past` valid inputs, oldest first, with silence for what lies before a restart or the beginning."""
     batch, time, channels = x.shape
     older = x.new_zeros(batch, past, channels) if history is None else history

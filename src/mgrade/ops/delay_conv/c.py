@@ -28,9 +28,7 @@ def kernel_forward(weight: Tensor, position: Tensor, length: int, sigma: float) 
     return kernel.to(weight.dtype)
 
 
-def kernel_backward(
-    grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma: float
-) -> tuple[Tensor, Tensor]:
+def kernel_backward(grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
     dtype = accumulator(weight.dtype)
     grad = grad_kernel.to(dtype).contiguous()
     w, p = weight.to(dtype).contiguous(), position.to(dtype).contiguous()
@@ -44,9 +42,7 @@ def kernel_backward(
     return grad_weight.to(weight.dtype), grad_position.to(position.dtype)
 
 
-def fir_forward(
-    x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int
-) -> Tensor:
+def fir_forward(x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int) -> Tensor:
     dtype = accumulator(x.dtype)
     rows, taps = _c.rows(x, dtype), kernel.to(dtype).t().contiguous()
     history, reset = _c.contiguous(history, dtype), _c.contiguous(reset, torch.bool)
@@ -64,7 +60,7 @@ def fir_backward(
     grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     dtype = accumulator(x.dtype)
-    batch, time, channels = x.shape
+    batch, _, channels = x.shape
     pull, rows, taps = _c.rows(grad, dtype), _c.rows(x, dtype), kernel.to(dtype).t().contiguous()
     history, reset = _c.contiguous(history, dtype), _c.contiguous(reset, torch.bool)
     grad_x = torch.empty(x.shape, dtype=dtype)

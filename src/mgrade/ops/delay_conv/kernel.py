@@ -10,7 +10,8 @@ from torch import Tensor
 from mgrade.ops.delay_conv._implementation import implementation
 
 torch.library.define(
-    "mgrade::delay_kernel", "(Tensor weight, Tensor position, SymInt length, float sigma, str backend) -> Tensor"
+    "mgrade::delay_kernel",
+    "(Tensor weight, Tensor position, SymInt length, float sigma, str backend) -> Tensor",
 )
 torch.library.define(
     "mgrade::delay_kernel_backward",

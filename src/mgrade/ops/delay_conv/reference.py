@@ -23,9 +23,7 @@ def kernel_forward(weight: Tensor, position: Tensor, length: int, sigma: float) 
     return (weight.to(dtype)[..., None] * gaussian).sum(1).to(weight.dtype)
 
 
-def kernel_backward(
-    grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma: float
-) -> tuple[Tensor, Tensor]:
+def kernel_backward(grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
     dtype = accumulator(weight.dtype)
     distance, gaussian = _taps(position.to(dtype), grad_kernel.shape[1], sigma)
     pull = grad_kernel.to(dtype)[:, None] * gaussian
@@ -52,9 +50,7 @@ def _joined(x: Tensor, history: Tensor | None, past: int, dtype: torch.dtype) ->
     return torch.cat([before, x], 1).to(dtype)
 
 
-def fir_forward(
-    x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int
-) -> Tensor:
+def fir_forward(x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int) -> Tensor:
     dtype = accumulator(x.dtype)
     time, taps = x.shape[1], kernel.shape[1]
     rows = _joined(x, history, (taps - 1) * dilation, dtype)

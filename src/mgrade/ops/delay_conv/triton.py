@@ -27,9 +27,7 @@ def _kernel_forward(weight, position, kernel, K, length, sigma, BLOCK: tl.conste
 
 
 @triton.jit
-def _kernel_backward(
-    grad_kernel, weight, position, grad_weight, grad_position, K, length, sigma, BLOCK: tl.constexpr
-):
+def _kernel_backward(grad_kernel, weight, position, grad_weight, grad_position, K, length, sigma, BLOCK: tl.constexpr):
     channel, tap = tl.program_id(0), tl.program_id(1)
     at = channel * K + tap
     p = tl.load(position + at).to(tl.float32)
@@ -68,7 +66,9 @@ def _fir_forward(
         seen = here & (row >= oldest)
         at = row[:, None].to(tl.int64)
         value = tl.load(
-            x + batch * x_b + at * x_t + channel[None, :], mask=(seen & (row >= 0))[:, None] & inside[None, :], other=0.0
+            x + batch * x_b + at * x_t + channel[None, :],
+            mask=(seen & (row >= 0))[:, None] & inside[None, :],
+            other=0.0,
         ).to(tl.float32)
         if HAS_HISTORY:
             value += tl.load(
@@ -160,9 +160,7 @@ def kernel_forward(weight: Tensor, position: Tensor, length: int, sigma: float) 
     return kernel
 
 
-def kernel_backward(
-    grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma: float
-) -> tuple[Tensor, Tensor]:
+def kernel_backward(grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
     channels, taps = weight.shape
     length = grad_kernel.shape[1]
     weight, position = weight.contiguous(), position.contiguous()
@@ -189,9 +187,7 @@ def _rows(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def fir_forward(
-    x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int
-) -> Tensor:
+def fir_forward(x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int) -> Tensor:
     batch, time, channels = x.shape
     taps = kernel.shape[1]
     past = (taps - 1) * dilation

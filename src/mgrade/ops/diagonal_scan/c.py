@@ -12,15 +12,21 @@ def _dense(tensor: Tensor) -> Tensor:
     return tensor.resolve_conj().contiguous()
 
 
-def forward(
-    decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def forward(decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None) -> tuple[Tensor, Tensor]:
     decay, drive, reset = _dense(decay), _dense(drive), _c.contiguous(reset, torch.bool)
     batch, _, hidden = drive.shape
     h = torch.empty_like(drive)
     last = drive.new_zeros(batch, hidden) if initial is None else initial.resolve_conj().clone().contiguous()
     _c.call(
-        "diagonal_scan_forward", drive.dtype, decay, drive, reset, h, last, *drive.shape, _c.threads(4 * h.numel())
+        "diagonal_scan_forward",
+        drive.dtype,
+        decay,
+        drive,
+        reset,
+        h,
+        last,
+        *drive.shape,
+        _c.threads(4 * h.numel()),
     )
     return h, last
 

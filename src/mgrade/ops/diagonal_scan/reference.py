@@ -8,9 +8,7 @@ from torch import Tensor
 from mgrade.ops.gated_scan.reference import before, last_state, linear_scan, reverse_scan
 
 
-def forward(
-    decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def forward(decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None) -> tuple[Tensor, Tensor]:
     h = linear_scan(decay.expand_as(drive), drive, initial, reset)
     return h.clone() if h is drive else h, last_state(h, initial)
 

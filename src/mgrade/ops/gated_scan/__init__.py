@@ -125,9 +125,7 @@ def _autograd(ctx: Any, grad_h: Tensor | None, grad_last: Tensor | None) -> tupl
     gate, candidate, initial, reset, h = ctx.saved_tensors
     if grad_h is None:
         grad_h = torch.zeros_like(h)
-    grads = torch.ops.mgrade.gated_scan_backward(
-        grad_h, grad_last, gate, candidate, initial, reset, h, ctx.backend
-    )
+    grads = torch.ops.mgrade.gated_scan_backward(grad_h, grad_last, gate, candidate, initial, reset, h, ctx.backend)
     return grads[0], grads[1], grads[2] if initial is not None else None, None, None
 
 

@@ -9,9 +9,7 @@ from mgrade.ops import _c
 from mgrade.ops._backend import accumulator
 
 
-def forward(
-    gate: Tensor, candidate: Tensor, initial: Tensor | None, reset: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def forward(gate: Tensor, candidate: Tensor, initial: Tensor | None, reset: Tensor | None) -> tuple[Tensor, Tensor]:
     dtype = accumulator(gate.dtype)
     g, c = _c.rows(gate, dtype), _c.rows(candidate, dtype)
     initial, reset = _c.contiguous(initial, dtype), _c.contiguous(reset, torch.bool)

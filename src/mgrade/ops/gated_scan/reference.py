@@ -55,9 +55,7 @@ def last_state(h: Tensor, initial: Tensor | None) -> Tensor:
     return h.new_zeros(h.shape[0], h.shape[2]) if initial is None else initial.clone()
 
 
-def forward(
-    gate: Tensor, candidate: Tensor, initial: Tensor | None, reset: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def forward(gate: Tensor, candidate: Tensor, initial: Tensor | None, reset: Tensor | None) -> tuple[Tensor, Tensor]:
     dtype = accumulator(gate.dtype)
     wide = gate.to(dtype)
     h = linear_scan(torch.sigmoid(-wide), torch.sigmoid(wide) * candidate.to(dtype), initial, reset)
@@ -76,7 +74,11 @@ def backward(
     dtype = accumulator(gate.dtype)
     if gate.shape[1] == 0:
         none = h.new_zeros(h.shape[0], h.shape[2], dtype=dtype)
-        return torch.zeros_like(gate), torch.zeros_like(candidate), none if grad_last is None else grad_last.clone()
+        return (
+            torch.zeros_like(gate),
+            torch.zeros_like(candidate),
+            none if grad_last is None else grad_last.clone(),
+        )
     keep, take = torch.sigmoid(-gate.to(dtype)), torch.sigmoid(gate.to(dtype))
     drive = grad_h.to(dtype)
     if grad_last is not None:

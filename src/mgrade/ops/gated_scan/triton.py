@@ -43,7 +43,9 @@ def _forward_kernel(
         step = begin + tl.arange(0, BT)
         mask = (step < T)[:, None] & inside[None, :]
         logit = tl.load(
-            gate + batch * gate_b + step[:, None].to(tl.int64) * gate_t + channel[None, :], mask=mask, other=0.0
+            gate + batch * gate_b + step[:, None].to(tl.int64) * gate_t + channel[None, :],
+            mask=mask,
+            other=0.0,
         )
         value = tl.load(
             candidate + batch * candidate_b + step[:, None].to(tl.int64) * candidate_t + channel[None, :],
@@ -113,7 +115,9 @@ def _backward_kernel(
             down = tl.where(here, 0.0, down)
         tl.store(grad_candidate + row, (take * total).to(grad_candidate.dtype.element_ty), mask=mask)
         tl.store(
-            grad_gate + row, (total * (value - before) * keep * take).to(grad_gate.dtype.element_ty), mask=mask
+            grad_gate + row,
+            (total * (value - before) * keep * take).to(grad_gate.dtype.element_ty),
+            mask=mask,
         )
         # the last step of the tile that exists hands its gradient on
         final = tl.maximum(step, 0) == tl.maximum(T - index - BT, 0)
@@ -129,9 +133,7 @@ def _dense(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
 
 
-def forward(
-    gate: Tensor, candidate: Tensor, initial: Tensor | None, reset: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def forward(gate: Tensor, candidate: Tensor, initial: Tensor | None, reset: Tensor | None) -> tuple[Tensor, Tensor]:
     batch, time, hidden = gate.shape
     gate, candidate, initial, reset = _rows(gate), _rows(candidate), _dense(initial), _dense(reset)
     h = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)

@@ -1,0 +1,29 @@
+# make demo   runs the main job          make test    checks everything
+# Both set up what they need the first time: a virtual environment in .venv, pinned by constraints.txt.
+
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench setup clean
+
+demo: $(READY)
+	@$(BIN)/mgrade demo
+
+test: lint
+	@$(BIN)/python -m pytest
+
+lint: $(READY)
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy --no-error-summary
+
+bench: $(READY)
+	@$(BIN)/python benchmarks/cpu.py
+
+setup: $(READY)
+
+$(READY): pyproject.toml setup.py constraints.txt $(wildcard src/mgrade/ops/csrc/*)
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
+
+clean:
+	rm -rf $(VENV) build src/*.egg-info src/mgrade/ops/_kernels*

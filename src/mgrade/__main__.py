@@ -1,0 +1,5 @@
+"""`python -m mgrade` is the command line."""
+
+from mgrade.cli import main
+
+main()

@@ -1,0 +1,52 @@
+"""The paper's memory accounting (its Appendix A), component by component, in elements.
+
+Multiply by the bytes of an element (4 in the paper) for bytes. The formulas leave out the biases of encoder and
+decoder; `left_out` lists what a model of this package has beyond them, so that the two add up exactly.
+"""
+
+from __future__ import annotations
+
+from mgrade.nn import ModelConfig
+
+
+def parameters(config: ModelConfig) -> dict[str, int]:
+    """Parameters per component of the whole network: encoder, conv, recurrence, mlp, norm, decoder."""
+    c, depth = config, config.depth
+    dim, hidden, inner = c.dim, c.hidden, c.inner
+    taps = {"delay": 2 * c.taps * dim, "dilated": c.taps * dim, "none": 0}[c.conv]
+    # gate and candidate with their biases; LRU: eigenvalues and gain, complex B and C, real D
+    recurrence = {"mingru": 2 * hidden * (dim + 1), "lru": 3 * hidden + 4 * hidden * dim + dim, "none": 0}
+    mlp = {"gelu": 2 * dim * inner + 2 * dim * dim + 3 * dim, "glu": 2 * dim * (inner + 1), "none": 0}
+    return {
+        "encoder": c.inputs * dim,
+        "conv": depth * taps,
+        "recurrence": depth * recurrence[c.recurrence],
+        "mlp": depth * mlp[c.mlp],
+        "norm": depth * 2 * dim if c.norm != "none" else 0,
+        "decoder": 4 * dim * dim + dim * c.outputs if c.pair else dim * c.outputs,
+    }
+
+
+def left_out(config: ModelConfig) -> dict[str, int]:
+    """Parameters that the formulas do not count: biases of encoder and decoder, and optional extras."""
+    c = config
+    projection = c.depth * c.dim * (c.hidden + 1) if c.projection and c.recurrence == "mingru" else 0
+    norms = sum(2 * (c.dim if branch == "conv" else c.inner) for branch in c.branch_norms)
+    extras = {
+        "encoder bias": c.dim,
+        "decoder bias": c.outputs + (c.dim if c.pair else 0),
+        "projection": projection,
+        "branch norms": c.depth * norms,
+    }
+    return {name: count for name, count in extras.items() if count}
+
+
+def buffer(config: ModelConfig) -> dict[str, int]:
+    """Activations kept between steps, per component of the whole network: conv and recurrence."""
+    reach = {
+        "delay": [config.max_delay] * config.depth,
+        "dilated": [config.memory(layer) for layer in range(config.depth)],
+        "none": [],
+    }
+    units = {"mingru": config.hidden, "lru": config.hidden, "none": 0}[config.recurrence]
+    return {"conv": config.dim * sum(reach[config.conv]), "recurrence": config.depth * units}

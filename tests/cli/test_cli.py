@@ -1,0 +1,64 @@
+"""The command line: what it prints, and how it refuses."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from mgrade.cli import main
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+def test_info_names_versions_devices_and_backends(capsys):
+    status, out, _ = call(capsys, "info", "--json")
+    facts = json.loads(out)
+    assert status == 0
+    assert facts["backends"][0] == "reference"
+    assert facts["devices"][0].startswith("cpu")
+    assert facts["torch"]
+    assert "backends" in call(capsys, "info")[1]
+
+
+def test_a_short_demo_trains_streams_and_prints_the_bytes(capsys):
+    status, out, _ = call(capsys, "demo", "--steps", "150")
+    assert status == 0
+    lines = {line[:38].strip(): line[38:].strip() for line in out.splitlines()}
+    assert float(lines["recall, streamed symbol by symbol"].split()[0]) >= 99
+    assert lines["predictions equal to the parallel pass"] == "yes, all"
+    assert lines["parameters"].startswith("26,900 bytes")
+    assert lines["state of one stream"].startswith("256 bytes")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("demo", "--steps", "0"), "steps must be at least 1, got 0"),
+        (("demo", "--steps", "many"), "--steps"),
+        (("dmo",), "dmo"),
+        (("demo", "--stps", "3"), "--stps"),
+    ],
+)
+def test_a_mistake_is_one_line_on_stderr_and_status_2(capsys, arguments, message):
+    status, out, err = call(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert err.startswith("mgrade: ")
+    assert message in err
+
+
+def test_python_dash_m_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "mgrade", "--help"], capture_output=True, text=True, check=True)
+    assert "info" in done.stdout
+
+
+def test_importing_mgrade_is_quick_once_torch_is_there():
+    code = "import torch, time; t = time.perf_counter(); import mgrade; print(time.perf_counter() - t)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 2
