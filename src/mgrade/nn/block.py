@@ -10,11 +10,20 @@ from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
 from mgrade.nn.convolution import convolution
 from mgrade.nn.recurrence import recurrence
+from mgrade.ops import feedforward, linear
 
 
-def linear(inputs: int, outputs: int) -> nn.Linear:
+class Linear(nn.Linear):
+    """`torch.nn.Linear` that works in whatever layout its input has."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (…, inputs) -> (…, outputs)."""
+        return linear(x, self.weight, self.bias)
+
+
+def linear_layer(inputs: int, outputs: int) -> Linear:
     """A linear layer started as the paper does: truncated normal weights, zero bias."""
-    layer = nn.Linear(inputs, outputs)
+    layer = Linear(inputs, outputs)
     initialise.fan_in_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
@@ -25,8 +34,8 @@ class MLP(nn.Module):
 
     def __init__(self, inner: int, dim: int):
         super().__init__()
-        self.input = linear(inner, 2 * dim)
-        self.output = linear(2 * dim, dim)
+        self.input = linear_layer(inner, 2 * dim)
+        self.output = linear_layer(2 * dim, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, inner) -> (…, dim)."""
@@ -38,8 +47,8 @@ class GLU(nn.Module):
 
     def __init__(self, inner: int, dim: int):
         super().__init__()
-        self.value = linear(inner, dim)
-        self.gate = linear(inner, dim)
+        self.value = linear_layer(inner, dim)
+        self.gate = linear_layer(inner, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, inner) -> (…, dim)."""
@@ -55,7 +64,7 @@ class Block(nn.Module):
         self.skips, self.norm_at = config.skips, config.norm
         self.conv = convolution(config, layer)
         self.recurrence = recurrence(config)
-        self.projection = linear(config.hidden, config.dim) if self._projects(config) else None
+        self.projection = linear_layer(config.hidden, config.dim) if self._projects(config) else None
         kinds = {"gelu": MLP, "glu": GLU}
         self.mlp = kinds[config.mlp](config.inner, config.dim) if config.mlp != "none" else None
         self.norm = nn.LayerNorm(config.dim) if config.norm != "none" else None
@@ -72,30 +81,71 @@ class Block(nn.Module):
     def forward(
         self,
         x: Tensor,
-        state: tuple[Tensor, Tensor],
+        state: tuple[Tensor | None, Tensor | None],
         reset: Tensor | None = None,
         lengths: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """x (batch, time, dim) -> (batch, time, dim) and the state (delay line, hidden) after it."""
+        """x (batch, time, dim) -> (batch, time, dim) and the state (delay line, hidden) after it.
+
+        A state of None is that of the beginning.
+        """
         history, hidden = state
         start = x
         if self.norm is not None and self.norm_at == "pre":
             x = self.norm(x)
         if self.conv is not None:
-            branch, history = self.conv(x, history, reset, lengths)
-            x = self._join("conv", x, self._normed("conv", branch))
+            x, history = self._beside("conv", self.conv, x, history, reset, lengths)
         if self.recurrence is not None:
-            branch, hidden = self.recurrence(x, hidden, reset, lengths)
-            if self.projection is not None:
-                branch = self.projection(branch)
-            x = self._join("recurrence", x, self._normed("recurrence", branch))
+            x, hidden = self._beside("recurrence", self.recurrence, x, hidden, reset, lengths)
+        if self._fuses_end():
+            return self._fused_end(x), self._whole(x.shape[0], history, hidden)
         if self.mlp is not None:
             x = self._join("mlp", x, self.mlp(self._normed("mlp", x)))
         if "layer" in self.skips:
             x = start + x
         if self.norm is not None and self.norm_at == "post":
             x = self.norm(x)
-        return x, (history, hidden)
+        return x, self._whole(x.shape[0], history, hidden)
+
+    def _whole(self, batch: int, history: Tensor | None, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The state with empty tensors for the parts that this layer does not have."""
+        if history is None or hidden is None:
+            no_history, no_hidden = self.initial_state(batch)
+            return no_history if history is None else history, no_hidden if hidden is None else hidden
+        return history, hidden
+
+    def _beside(
+        self, name: str, mixer: nn.Module, x: Tensor, state: Tensor | None, reset: Tensor | None, lengths: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """A convolution or recurrence with its skip, inside the mixer itself where nothing stands between."""
+        between = name in self.branch_norms or self._drops() or (name == "recurrence" and self.projection is not None)
+        if name in self.skips and not between:
+            return mixer(x, state, reset, lengths, skip=True)
+        branch, state = mixer(x, state, reset, lengths)
+        if name == "recurrence" and self.projection is not None:
+            branch = self.projection(branch)
+        return self._join(name, x, self._normed(name, branch)), state
+
+    def _drops(self) -> bool:
+        return self.training and self.dropout.p > 0
+
+    def _fuses_end(self) -> bool:
+        """Whether MLP, skip and norm are the plain sequence that `ops.feedforward` computes at once."""
+        return (
+            isinstance(self.mlp, MLP)
+            and "mlp" in self.skips
+            and "mlp" not in self.branch_norms
+            and "layer" not in self.skips
+            and not self._drops()
+        )
+
+    def _fused_end(self, x: Tensor) -> Tensor:
+        assert isinstance(self.mlp, MLP)
+        into, out = self.mlp.input, self.mlp.output
+        if self.norm is None or self.norm_at == "pre":
+            return feedforward(x, into.weight, into.bias, out.weight, out.bias)
+        norm = self.norm
+        return feedforward(x, into.weight, into.bias, out.weight, out.bias, norm.weight, norm.bias, norm.eps)
 
     def _normed(self, name: str, x: Tensor) -> Tensor:
         return self.branch_norms[name](x) if name in self.branch_norms else x

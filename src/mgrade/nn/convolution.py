@@ -34,8 +34,9 @@ class DelayConv(nn.Module):
         state: Tensor | None = None,
         reset: Tensor | None = None,
         lengths: Tensor | None = None,
+        skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """x (batch, time, dim) -> y (batch, time, dim) and the delay line after it."""
+        """x (batch, time, dim) -> y (batch, time, dim), plus x itself if `skip`, and the delay line after it."""
         return delay_conv(
             x,
             self.weight,
@@ -45,6 +46,7 @@ class DelayConv(nn.Module):
             history=state,
             reset=reset,
             lengths=lengths,
+            skip=skip,
         )
 
     def initial_state(self, batch: int) -> Tensor:
@@ -71,9 +73,12 @@ class DilatedConv(nn.Module):
         state: Tensor | None = None,
         reset: Tensor | None = None,
         lengths: Tensor | None = None,
+        skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """x (batch, time, dim) -> y (batch, time, dim) and the delay line after it."""
-        return dilated_conv(x, self.weight, dilation=self.dilation, history=state, reset=reset, lengths=lengths)
+        """x (batch, time, dim) -> y (batch, time, dim), plus x itself if `skip`, and the delay line after it."""
+        return dilated_conv(
+            x, self.weight, dilation=self.dilation, history=state, reset=reset, lengths=lengths, skip=skip
+        )
 
     def initial_state(self, batch: int) -> Tensor:
         """A silent delay line, (batch, (taps - 1) dilation, dim)."""

@@ -10,11 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils import _pytree
 
-from mgrade.nn.block import Block, linear
+from mgrade.nn.block import Block, linear_layer
 from mgrade.nn.config import ModelConfig
 from mgrade.nn.convolution import DelayConv
 from mgrade.nn.readout import Readout
 from mgrade.ops import _check
+
+# Vocabularies up to this size are encoded by a product with one-hot vectors, whose gradient is a product as well:
+# for few symbols that beats adding up rows of an embedding.
+ONE_HOT_UP_TO = 256
 
 
 class State(NamedTuple):
@@ -42,7 +46,7 @@ class Model(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
-        self.encoder = linear(config.inputs, config.dim)
+        self.encoder = linear_layer(config.inputs, config.dim)
         self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.depth))
         self.readout = Readout(config)
 
@@ -64,7 +68,8 @@ class Model(nn.Module):
         """
         self._check_input(x)
         batch, time = x.shape[:2]
-        state = self.initial_state(batch) if state is None else self._checked(state, batch)
+        if state is not None:
+            self._check_state(state, batch)
         if lengths is not None:
             _check.row_lengths(lengths, batch, time)
             lengths = lengths.to(x.device, torch.int64)
@@ -75,11 +80,13 @@ class Model(nn.Module):
             reset = reset.to(x.device) if lengths is None else reset.to(x.device) & valid
         features = self._encode(x)
         histories, hiddens = [], []
-        for layer, history, hidden in zip(self.layers, state.history, state.hidden, strict=True):
-            features, (history, hidden) = layer(features, (history, hidden), reset, lengths)
+        for index, layer in enumerate(self._blocks()):
+            before = (None, None) if state is None else (state.history[index], state.hidden[index])
+            features, (history, hidden) = layer(features, before, reset, lengths)
             histories.append(history)
             hiddens.append(hidden)
-        y, (total, steps) = self.readout(features, (state.total, state.steps), reset, lengths)
+        pooled = self.readout.initial_state(batch) if state is None else (state.total, state.steps)
+        y, (total, steps) = self.readout(features, pooled, reset, lengths)
         return y, State(tuple(histories), tuple(hiddens), total, steps)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
@@ -112,7 +119,11 @@ class Model(nn.Module):
     def _encode(self, x: Tensor) -> Tensor:
         if not self.config.tokens:
             return self.encoder(x)
-        return F.embedding(x, self.encoder.weight.t()) + self.encoder.bias
+        if self.config.inputs > ONE_HOT_UP_TO:
+            return F.embedding(x, self.encoder.weight.t()) + self.encoder.bias
+        return self.encoder(
+            (x[..., None] == torch.arange(self.config.inputs, device=x.device)).to(self.encoder.weight.dtype)
+        )
 
     def _check_input(self, x: Any) -> None:
         config = self.config
@@ -131,8 +142,8 @@ class Model(nn.Module):
         if config.pair and x.shape[0] % 2:
             raise ValueError(f"x must hold pairs of rows, first documents then second ones, got {x.shape[0]} rows")
 
-    def _checked(self, state: Any, batch: int) -> State:
-        """`state` if it is one of this model's for `batch` rows."""
+    def _check_state(self, state: Any, batch: int) -> None:
+        """Refuses a state that is not one of this model's for `batch` rows."""
         if not isinstance(state, State):
             raise ValueError(f"state must come from this model's initial_state or a call, got {type(state).__name__}")
         depth = self.config.depth
@@ -146,7 +157,6 @@ class Model(nn.Module):
                 raise ValueError(
                     f"state.{name} must have shape {shape}, got {tuple(tensor.shape)}: is it another model's?"
                 )
-        return state
 
     def _state_shapes(self, state: State, batch: int) -> list[tuple[str, Tensor, tuple[int, ...]]]:
         config = self.config

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mgrade.nn.block import linear
+from mgrade.nn.block import linear_layer
 from mgrade.nn.config import ModelConfig
 
 
@@ -15,8 +15,8 @@ class PairHead(nn.Module):
 
     def __init__(self, dim: int, outputs: int):
         super().__init__()
-        self.input = linear(4 * dim, dim)
-        self.output = linear(dim, outputs)
+        self.input = linear_layer(4 * dim, dim)
+        self.output = linear_layer(dim, outputs)
 
     def forward(self, pooled: Tensor) -> Tensor:
         """pooled (2 pairs, dim), first documents then second ones -> (pairs, outputs)."""
@@ -34,7 +34,7 @@ class Readout(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.kind = config.readout
-        head = PairHead if config.pair else linear
+        head = PairHead if config.pair else linear_layer
         self.head = head(config.dim, config.outputs)
         self.dim = config.dim
 

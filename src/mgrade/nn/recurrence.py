@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
-from mgrade.ops import diagonal_scan, gated_scan
+from mgrade.ops import diagonal_scan, gated_scan_packed, linear
 
 
 class MinGRU(nn.Module):
@@ -35,10 +34,11 @@ class MinGRU(nn.Module):
         state: Tensor | None = None,
         reset: Tensor | None = None,
         lengths: Tensor | None = None,
+        skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """x (batch, time, dim) -> h (batch, time, hidden) and the last state."""
-        gate, candidate = F.linear(x, self.weight, self.bias).chunk(2, -1)
-        return gated_scan(gate, candidate, state, reset, lengths=lengths)
+        """x (batch, time, dim) -> h (batch, time, hidden), plus x itself if `skip`, and the last state."""
+        gates = linear(x, self.weight)
+        return gated_scan_packed(gates, self.bias, x if skip else None, state, reset, lengths=lengths)
 
     def initial_state(self, batch: int) -> Tensor:
         """Zero, (batch, hidden)."""
@@ -68,13 +68,14 @@ class LRU(nn.Module):
         state: Tensor | None = None,
         reset: Tensor | None = None,
         lengths: Tensor | None = None,
+        skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """x (batch, time, dim) -> y (batch, time, dim) and the last state, complex (batch, hidden)."""
+        """x (batch, time, dim) -> y (batch, time, dim), plus x itself if `skip`, and the complex last state."""
         rate, phase, gain = torch.exp(self.log_rate), torch.exp(self.log_phase), torch.exp(self.log_gain)
-        drive = torch.complex(*(F.linear(x, gain[:, None] * part).to(gain.dtype) for part in self.input))
+        drive = torch.complex(*(linear(x, gain[:, None] * part).to(gain.dtype) for part in self.input))
         h, last = diagonal_scan(torch.polar(torch.exp(-rate), phase), drive, state, reset, lengths=lengths)
-        y = F.linear(h.real, self.output[0]) - F.linear(h.imag, self.output[1])
-        return y + self.skip * x, last
+        y = linear(h.real, self.output[0]) - linear(h.imag, self.output[1])
+        return y + (self.skip + 1 if skip else self.skip) * x, last
 
     def initial_state(self, batch: int) -> Tensor:
         """Zero, complex (batch, hidden)."""

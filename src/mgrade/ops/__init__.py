@@ -3,18 +3,20 @@
 - `delay_kernel`: Gaussian taps at learnable positions, drawn into a kernel;
 - `delay_conv`: causal depthwise convolution with that kernel, its past in and out as `history`;
 - `gated_scan`: the gated linear recurrence of minGRU, its state in and out;
-- `dilated_conv` and `diagonal_scan`: what the TCN and LRU baselines need, over the same machinery.
+- `dilated_conv` and `diagonal_scan`: what the TCN and LRU baselines need, over the same machinery;
+- `linear` and `feedforward`: the channel mixing between them, in the layout that the others like.
 
-Every one has a plain PyTorch reference for any floating dtype, a C version for the CPU and, for the first
-three, a Triton version for CUDA. The fastest that fits the tensors is taken; `backend="reference"`, `"c"` or
-`"triton"` forces one. All are registered with `torch.library`: `torch.compile`, `torch.export` and autograd
-see them as single operators.
+The first three have a plain PyTorch reference for any floating dtype, a C version for the CPU and a Triton version for
+CUDA. The fastest that fits the tensors is taken; `backend="reference"`, `"c"` or `"triton"` forces one. All are
+registered with `torch.library`: `torch.compile`, `torch.export` and autograd see them as single operators.
 """
 
 from mgrade.ops._backend import BACKENDS, available
 from mgrade.ops.delay_conv import delay_conv, delay_kernel, dilated_conv
 from mgrade.ops.diagonal_scan import diagonal_scan
-from mgrade.ops.gated_scan import gated_scan
+from mgrade.ops.feedforward import feedforward
+from mgrade.ops.gated_scan import gated_scan, gated_scan_packed
+from mgrade.ops.linear import linear
 
 __all__ = [
     "BACKENDS",
@@ -23,5 +25,8 @@ __all__ = [
     "delay_kernel",
     "diagonal_scan",
     "dilated_conv",
+    "feedforward",
     "gated_scan",
+    "gated_scan_packed",
+    "linear",
 ]

@@ -45,9 +45,18 @@ def choose(backend: str, tensor: Tensor, has_triton: bool = True) -> str:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if not fits[backend]:
         raise ValueError(
-            f"backend {backend!r} cannot run {tensor.dtype} tensors on {device} here; available: {', '.join(available())}"
+            f"backend {backend!r} cannot run {tensor.dtype} tensors on {device} here;"
+            f" available: {', '.join(available())}"
         )
     return backend
+
+
+def like_result(x: Tensor, backend: str) -> Tensor:
+    """An uninitialised (batch, time, channels) laid out as `backend` returns it: Triton keeps time contiguous."""
+    if backend == "triton":
+        batch, time, channels = x.shape
+        return x.new_empty(batch, channels, time).transpose(1, 2)
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

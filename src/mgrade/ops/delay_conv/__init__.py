@@ -51,6 +51,7 @@ def delay_conv(
     history: Tensor | None = None,
     reset: Tensor | None = None,
     lengths: Tensor | None = None,
+    skip: bool = False,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
     """y_t = sum_n k[n] x_{t-n} per channel, with k = `delay_kernel(weight, position)` of `length` delays.
@@ -59,12 +60,13 @@ def delay_conv(
     history (batch, length - 1, channels): the inputs before x, oldest first; silence if not given.
     reset (batch, time), boolean: where true, the past before that step is gone.
     lengths (batch): how many steps of each row are valid, if not all; y means nothing after them.
+    skip: add x itself to y, as a skip connection does, at no further cost.
     Returns y (batch, time, channels) and the history after the valid steps.
     """
     _check.floating("x", x, (None, None, None), "(batch, time, channels)")
     _check.floating("weight", weight, (x.shape[2], None), "(channels, taps)")
     kernel = delay_kernel(weight, position, length=length, sigma=sigma, backend=backend)
-    return _filter(x, kernel, 1, history, reset, lengths, backend)
+    return _filter(x, kernel, 1, history, reset, lengths, skip, backend)
 
 
 def dilated_conv(
@@ -75,18 +77,19 @@ def dilated_conv(
     history: Tensor | None = None,
     reset: Tensor | None = None,
     lengths: Tensor | None = None,
+    skip: bool = False,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
     """y_t = sum_i weight[:, i] x_{t - i dilation} per channel: the causal convolution of a TCN.
 
     x (batch, time, channels); weight (channels, taps); history (batch, (taps - 1) dilation, channels), and
-    reset and lengths as in `delay_conv`. Returns y (batch, time, channels) and the history after it.
+    reset, lengths and skip as in `delay_conv`. Returns y (batch, time, channels) and the history after it.
     """
     _check.floating("x", x, (None, None, None), "(batch, time, channels)")
     _check.floating("weight", weight, (x.shape[2], None), "(channels, taps)")
     if not (isinstance(dilation, int) and dilation >= 1):
         raise ValueError(f"dilation must be a whole number of at least 1, got {dilation!r}")
-    return _filter(x, weight, dilation, history, reset, lengths, backend)
+    return _filter(x, weight, dilation, history, reset, lengths, skip, backend)
 
 
 def _filter(
@@ -96,6 +99,7 @@ def _filter(
     history: Tensor | None,
     reset: Tensor | None,
     lengths: Tensor | None,
+    skip: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
     batch, time, channels = x.shape
@@ -106,7 +110,7 @@ def _filter(
     _check.reset_mask(reset, batch, time)
     _check.row_lengths(lengths, batch, time)
     wide = kernel.to(accumulator(x.dtype))
-    y: Tensor = torch.ops.mgrade.fir(x, wide, history, reset, dilation, choose(backend, x))
+    y: Tensor = torch.ops.mgrade.fir(x, wide, history, reset, dilation, skip, choose(backend, x))
     return y, _remember(x, history, reset, lengths, past)
 
 
@@ -119,7 +123,11 @@ def _remember(x: Tensor, history: Tensor | None, reset: Tensor | None, lengths: 
         kept = min(time, past)
         step = (window + time)[None]
         recent = x[:, time - kept :]
-        rows = recent.clone() if kept == past else torch.cat([older[:, kept:], recent], 1)
+        rows = (
+            recent.clone(memory_format=torch.contiguous_format)
+            if kept == past
+            else torch.cat([older[:, kept:], recent], 1)
+        )
     else:
         step = window + lengths[:, None]
         index = (step + past)[..., None].expand(-1, -1, channels)

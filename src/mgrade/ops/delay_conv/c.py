@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mgrade.ops import _c
 from mgrade.ops._backend import accumulator
+from mgrade.ops.delay_conv.reference import with_skip
 
 # A Gaussian is left out where it is below exp(-x) of its peak: under the rounding of the sum.
 _NEGLIGIBLE = {torch.float32: 32.0, torch.float64: 80.0}
@@ -42,7 +43,10 @@ def kernel_backward(grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma
     return grad_weight.to(weight.dtype), grad_position.to(position.dtype)
 
 
-def fir_forward(x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int) -> Tensor:
+def fir_forward(
+    x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool
+) -> Tensor:
+    kernel = with_skip(kernel, skip)
     dtype = accumulator(x.dtype)
     rows, taps = _c.rows(x, dtype), kernel.to(dtype).t().contiguous()
     history, reset = _c.contiguous(history, dtype), _c.contiguous(reset, torch.bool)
@@ -57,8 +61,9 @@ def fir_forward(x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor
 
 
 def fir_backward(
-    grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int
+    grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
+    kernel = with_skip(kernel, skip)
     dtype = accumulator(x.dtype)
     batch, _, channels = x.shape
     pull, rows, taps = _c.rows(grad, dtype), _c.rows(x, dtype), kernel.to(dtype).t().contiguous()

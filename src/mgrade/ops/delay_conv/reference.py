@@ -31,6 +31,15 @@ def kernel_backward(grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma
     return pull.sum(-1).to(weight.dtype), grad_position.to(position.dtype)
 
 
+def with_skip(kernel: Tensor, skip: bool) -> Tensor:
+    """The kernel of a filter that lets its input through beside its output, if `skip`."""
+    if not skip:
+        return kernel
+    one = torch.zeros_like(kernel)
+    one[:, 0] = 1
+    return kernel + one
+
+
 def _lagged(
     x: Tensor, history: Tensor | None, reset: Tensor | None, taps: int, dilation: int
 ) -> Iterator[tuple[int, int, Tensor | None]]:
@@ -50,7 +59,10 @@ def _joined(x: Tensor, history: Tensor | None, past: int, dtype: torch.dtype) ->
     return torch.cat([before, x], 1).to(dtype)
 
 
-def fir_forward(x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int) -> Tensor:
+def fir_forward(
+    x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool
+) -> Tensor:
+    kernel = with_skip(kernel, skip)
     dtype = accumulator(x.dtype)
     time, taps = x.shape[1], kernel.shape[1]
     rows = _joined(x, history, (taps - 1) * dilation, dtype)
@@ -62,8 +74,9 @@ def fir_forward(x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor
 
 
 def fir_backward(
-    grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int
+    grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
+    kernel = with_skip(kernel, skip)
     dtype = accumulator(x.dtype)
     time, taps = x.shape[1], kernel.shape[1]
     past = (taps - 1) * dilation

@@ -1,4 +1,10 @@
-"""The Triton version for CUDA: tiles of time by channels, taps in the inner loop."""
+"""The Triton version for CUDA: the filter as a product with a Toeplitz matrix, on the matrix units.
+
+For one channel, the outputs of a tile of time are T @ x with T[s, m] = kernel[m - s]: the same matrix for every tile
+of every batch row. So the rows of the product are (batch row, tile) pairs, as many as there are, and the matrix is
+drawn from the kernel on the fly. The gradient of the signal is the same product with time reversed; the gradient
+of the kernel sums the diagonals of x^T @ grad. Dilated filters run over every `dilation`-th step.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +13,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
+from mgrade.ops.delay_conv import triton_direct
 
-_TIME, _CHANNELS = (16, 8) if TRITON_INTERPRETED else (64, 32)
-# Groups of batch rows whose kernel gradients are summed apart: fixed, so that sums do not depend on the device.
+# Outputs per tile [TILE], inputs per product [TILE], and (batch row, tile) pairs per program [ROWS].
+_TILE, _ROWS = (16, 16) if TRITON_INTERPRETED else (64, 64)
+# Programs over which a kernel gradient is spread at most, per channel and pair of tiles.
 _PARTS = 16
 
 
@@ -46,106 +55,89 @@ def _kernel_backward(grad_kernel, weight, position, grad_weight, grad_position, 
 
 
 @triton.jit
-def _fir_forward(
-    x, kernel, history, start, y, T, D, K, P, dilation, x_b, x_t,
-    HAS_HISTORY: tl.constexpr, HAS_START: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
+def _locate(row, tiles, dilation, TILE: tl.constexpr):
+    """A row of the product -> its batch row, phase and first step (in steps of the dilated sequence)."""
+    return (row // (tiles * dilation)).to(tl.int64), (row // tiles) % dilation, (row % tiles) * TILE
+
+
+@triton.jit
+def _filter(
+    x, kernel, history, skip, y, rows, T, D, K, P, tiles, dilation, from_step, x_b, x_c, skip_b, skip_c, y_b, y_c,
+    DIRECTION: tl.constexpr, HAS_HISTORY: tl.constexpr, HAS_SKIP: tl.constexpr, PRECISION: tl.constexpr,
+    TILE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """kernel (K, D); start (B, T): the oldest step that each step may see."""
-    batch = tl.program_id(0).to(tl.int64)
-    step = tl.program_id(1) * BT + tl.arange(0, BT)
-    channel = tl.program_id(2) * BC + tl.arange(0, BC)
-    inside = channel < D
-    here = step < T
-    oldest = tl.zeros((BT,), tl.int32) - P
-    if HAS_START:
-        oldest = tl.load(start + batch * T + step, mask=here, other=0)
-    total = tl.zeros((BT, BC), tl.float32)
-    for tap in range(0, K):
-        k = tl.load(kernel + tap * D + channel, mask=inside, other=0.0)
-        row = step - tap * dilation
-        seen = here & (row >= oldest)
-        at = row[:, None].to(tl.int64)
-        value = tl.load(
-            x + batch * x_b + at * x_t + channel[None, :],
-            mask=(seen & (row >= 0))[:, None] & inside[None, :],
-            other=0.0,
-        ).to(tl.float32)
+    """y[t] = sum_n kernel[n] x[t + DIRECTION n], plus skip[t]; outputs begin at `from_step` (in dilated steps)."""
+    channel = tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    here = row < rows
+    batch, phase, first = _locate(row, tiles, dilation, TILE)
+    first += from_step
+    at_x = x + batch * x_b + channel * x_c
+    inner, outer = tl.arange(0, TILE), tl.arange(0, TILE)
+    total = tl.zeros((ROWS, TILE), tl.float32)
+    blocks = (K + TILE - 2) // TILE + 1
+    for block in range(0, blocks):
+        base = DIRECTION * block * TILE
+        step = (first[:, None] + base + inner[None, :]) * dilation + phase[:, None]
+        inside = here[:, None] & (step < T)
+        value = tl.load(at_x[:, None] + step, mask=inside & (step >= 0), other=0.0).to(tl.float32)
         if HAS_HISTORY:
-            value += tl.load(
-                history + (batch * P + P + at) * D + channel[None, :],
-                mask=(seen & (row < 0))[:, None] & inside[None, :],
-                other=0.0,
-            ).to(tl.float32)
-        total += k[None, :] * value
-    out = y + (batch * T + step[:, None]) * D + channel[None, :]
-    tl.store(out, total.to(y.dtype.element_ty), mask=here[:, None] & inside[None, :])
+            past = history + batch[:, None] * P * D + (P + step) * D + channel
+            value += tl.load(past, mask=inside & (step < 0) & (step >= -P), other=0.0).to(tl.float32)
+        lag = DIRECTION * (base + inner[:, None] - outer[None, :])
+        valid = (lag >= 0) & (lag < K)
+        toeplitz = tl.load(kernel + channel * K + lag, mask=valid, other=0.0)
+        # a product would carry NaN and Inf into outputs that must not see them: 0 NaN is NaN
+        strange = (value - value) != 0.0
+        if tl.max(tl.max(strange.to(tl.int32), 1), 0) > 0:
+            seen = tl.dot(strange.to(tl.float32), valid.to(tl.float32), input_precision=PRECISION)
+            total = tl.where(seen > 0.5, float("nan"), total)
+            value = tl.where(strange, 0.0, value)
+        total = tl.dot(value, toeplitz, total, input_precision=PRECISION)
+    step = (first[:, None] + outer[None, :]) * dilation + phase[:, None]
+    inside = here[:, None] & (step < T) & (step >= from_step * dilation)
+    if HAS_SKIP:
+        at_skip = skip + batch * skip_b + channel * skip_c
+        total += tl.load(at_skip[:, None] + step, mask=inside & (step >= 0), other=0.0).to(tl.float32)
+    at_y = y + batch * y_b + channel * y_c - from_step * dilation
+    tl.store(at_y[:, None] + step, total.to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _fir_backward_rows(
-    grad, kernel, start, grad_rows, T, D, K, past, dilation,
-    HAS_START: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
+def _correlate(
+    grad, x, history, scratch, grad_kernel, rows, T, D, K, P, tiles, dilation, grad_b, grad_c, x_b, x_c, blocks, parts,
+    HAS_HISTORY: tl.constexpr, PRECISION: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the `past` rows of history, if any, followed by that of x."""
-    batch = tl.program_id(0).to(tl.int64)
-    row = tl.program_id(1) * BT + tl.arange(0, BT) - past
-    channel = tl.program_id(2) * BC + tl.arange(0, BC)
-    inside = channel < D
-    total = tl.zeros((BT, BC), tl.float32)
-    for tap in range(0, K):
-        k = tl.load(kernel + tap * D + channel, mask=inside, other=0.0)
-        step = row + tap * dilation
-        seen = (step >= 0) & (step < T)
-        if HAS_START:
-            seen = seen & (row >= tl.load(start + batch * T + step, mask=seen, other=0))
-        pull = tl.load(
-            grad + (batch * T + step[:, None]) * D + channel[None, :],
-            mask=seen[:, None] & inside[None, :],
-            other=0.0,
-        )
-        total += k[None, :] * pull.to(tl.float32)
-    out = grad_rows + (batch * (past + T) + past + row[:, None]) * D + channel[None, :]
-    tl.store(out, total.to(grad_rows.dtype.element_ty), mask=(row < T)[:, None] & inside[None, :])
-
-
-@triton.jit
-def _fir_backward_kernel(
-    grad, x, history, start, grad_kernel, B, T, D, K, P, dilation, x_b, x_t, parts,
-    HAS_HISTORY: tl.constexpr, HAS_START: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
-):  # fmt: skip
-    """grad_kernel (parts, K, D): one tap, one block of channels and one group of batch rows per program."""
-    part, tap = tl.program_id(0), tl.program_id(1)
-    channel = tl.program_id(2) * BC + tl.arange(0, BC)
-    inside = channel < D
-    total = tl.zeros((BT, BC), tl.float32)
-    for b in range(part * B // parts, (part + 1) * B // parts):
-        batch = tl.zeros((), tl.int64) + b
-        for begin in range(0, T, BT):
-            step = begin + tl.arange(0, BT)
-            row = step - tap * dilation
-            here = step < T
-            seen = here & (row >= -P)
-            if HAS_START:
-                seen = seen & (row >= tl.load(start + batch * T + step, mask=here, other=0))
-            at = row[:, None].to(tl.int64)
-            value = tl.load(
-                x + batch * x_b + at * x_t + channel[None, :],
-                mask=(seen & (row >= 0))[:, None] & inside[None, :],
-                other=0.0,
-            ).to(tl.float32)
-            if HAS_HISTORY:
-                value += tl.load(
-                    history + (batch * P + P + at) * D + channel[None, :],
-                    mask=(seen & (row < 0))[:, None] & inside[None, :],
-                    other=0.0,
-                ).to(tl.float32)
-            pull = tl.load(
-                grad + (batch * T + step[:, None]) * D + channel[None, :],
-                mask=seen[:, None] & inside[None, :],
-                other=0.0,
-            )
-            total += value * pull.to(tl.float32)
-    tl.store(grad_kernel + (part * K + tap) * D + channel, tl.sum(total, 0), mask=inside)
+    """grad_kernel (parts, blocks, D, 2 TILE): for one pair of tiles `block` apart, the sums over their diagonals."""
+    channel = tl.program_id(0).to(tl.int64)
+    block, part = tl.program_id(1), tl.program_id(2)
+    inner = tl.arange(0, TILE)
+    total = tl.zeros((TILE, TILE), tl.float32)
+    groups = (rows + ROWS - 1) // ROWS
+    for group in range(part * groups // parts, (part + 1) * groups // parts):
+        row = group * ROWS + tl.arange(0, ROWS)
+        here = row < rows
+        batch, phase, first = _locate(row, tiles, dilation, TILE)
+        step = (first[:, None] + inner[None, :]) * dilation + phase[:, None]
+        at_grad = grad + batch * grad_b + channel * grad_c
+        pull = tl.load(at_grad[:, None] + step, mask=here[:, None] & (step < T), other=0.0).to(tl.float32)
+        step = (first[None, :] - block * TILE + inner[:, None]) * dilation + phase[None, :]
+        inside = here[None, :] & (step < T)
+        at_x = x + batch * x_b + channel * x_c
+        value = tl.load(at_x[None, :] + step, mask=inside & (step >= 0), other=0.0).to(tl.float32)
+        if HAS_HISTORY:
+            past = history + batch[None, :] * P * D + (P + step) * D + channel
+            value += tl.load(past, mask=inside & (step < 0) & (step >= -P), other=0.0).to(tl.float32)
+        total = tl.dot(value, pull, total, input_precision=PRECISION)
+    # total[s, m] belongs to lag m - s + block TILE: lay it down and take it up again along the diagonals
+    program = (part * blocks + block) * D + channel
+    mine = scratch + program * TILE * TILE
+    tl.store(mine + inner[:, None] * TILE + inner[None, :], total)
+    tl.debug_barrier()
+    diagonal = tl.arange(0, 2 * TILE)  # m - s + TILE
+    s = inner[:, None] + TILE - diagonal[None, :]
+    value = tl.load(mine + s * TILE + inner[:, None], mask=(s >= 0) & (s < TILE), other=0.0)
+    tl.store(grad_kernel + program * 2 * TILE + diagonal, tl.sum(value, 0))
 
 
 def kernel_forward(weight: Tensor, position: Tensor, length: int, sigma: float) -> Tensor:
@@ -173,56 +165,90 @@ def kernel_backward(grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma
     return grad_weight, grad_position
 
 
-def _oldest(reset: Tensor | None, past: int) -> Tensor | None:
-    """The oldest step that each step may see: its latest restart, or all of the history. (batch, time) int32."""
-    if reset is None:
-        return None
-    steps = torch.arange(reset.shape[1], device=reset.device, dtype=torch.int32)
-    if not reset.shape[1]:
-        return steps.expand(reset.shape)
-    return torch.where(reset, steps, -past).cummax(1).values.contiguous()
-
-
-def _rows(x: Tensor) -> Tensor:
-    return x if x.stride(-1) == 1 else x.contiguous()
-
-
-def fir_forward(x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int) -> Tensor:
-    batch, time, channels = x.shape
+def _launch(
+    x: Tensor,
+    kernel: Tensor,
+    history: Tensor | None,
+    skip: Tensor | None,
+    y: Tensor,
+    dilation: int,
+    direction: int,
+    earlier: int,
+) -> None:
+    """Filters x (batch, channels, time) into y, whose first `earlier` steps lie before those of x."""
+    batch, channels, time = x.shape
     taps = kernel.shape[1]
-    past = (taps - 1) * dilation
-    x, history = _rows(x), None if history is None else history.contiguous()
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    from_step = -(earlier // dilation)
+    tiles = triton.cdiv(triton.cdiv(time + earlier, dilation), _TILE)
+    rows = batch * dilation * tiles
+    strides = (t.stride()[:2] if t is not None else (0, 0) for t in (x, skip, y))
+    _filter[(triton.cdiv(rows, _ROWS), channels)](
+        x, kernel.contiguous(), history, skip, y, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
+        from_step, *(size for pair in strides for size in pair),
+        DIRECTION=direction, HAS_HISTORY=history is not None, HAS_SKIP=skip is not None,
+        PRECISION=_triton.dot_precision(), TILE=_TILE, ROWS=_ROWS,
+    )  # fmt: skip
+
+
+def fir_forward(
+    x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool
+) -> Tensor:
+    if reset is not None:
+        return triton_direct.fir_forward(x, kernel, history, reset, dilation, skip)
+    batch, time, channels = x.shape
+    signal = _triton.time_last(x)
+    y = _triton.empty_time_last(batch, time, channels, x)
     if y.numel():
-        _fir_forward[(batch, triton.cdiv(time, _TIME), triton.cdiv(channels, _CHANNELS))](
-            x, kernel.t().contiguous(), history, _oldest(reset, past), y, time, channels, taps, past, dilation,
-            *x.stride()[:2], HAS_HISTORY=history is not None, HAS_START=reset is not None, BT=_TIME, BC=_CHANNELS,
-        )  # fmt: skip
-    return y
+        _launch(signal, kernel, _triton.dense(history), signal if skip else None, y, dilation, -1, 0)
+    return _triton.time_first(y)
 
 
 def fir_backward(
-    grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int
+    grad: Tensor,
+    x: Tensor,
+    kernel: Tensor,
+    history: Tensor | None,
+    reset: Tensor | None,
+    dilation: int,
+    skip: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    if reset is not None:
+        return triton_direct.fir_backward(grad, x, kernel, history, reset, dilation, skip)
     batch, time, channels = x.shape
-    taps = kernel.shape[1]
-    past = (taps - 1) * dilation
-    kept = 0 if history is None else past
-    x, grad, history = _rows(x), grad.contiguous(), None if history is None else history.contiguous()
-    start = _oldest(reset, past)
-    grad_rows = torch.empty(batch, kept + time, channels, dtype=x.dtype, device=x.device)
-    parts = max(1, min(batch, _PARTS))
-    grad_taps = torch.zeros(parts, taps, channels, dtype=accumulator(x.dtype), device=x.device)
-    blocks = triton.cdiv(channels, _CHANNELS)
-    if grad_rows.numel():
-        _fir_backward_rows[(batch, triton.cdiv(kept + time, _TIME), blocks)](
-            grad, kernel.t().contiguous(), start, grad_rows, time, channels, taps, kept, dilation,
-            HAS_START=reset is not None, BT=_TIME, BC=_CHANNELS,
-        )  # fmt: skip
+    past = 0 if history is None else history.shape[1]
+    pull, signal, history = _triton.time_last(grad), _triton.time_last(x), _triton.dense(history)
+    rows = _triton.empty_time_last(batch, past + time, channels, x)
     if x.numel():
-        _fir_backward_kernel[(parts, taps, blocks)](
-            grad, x, history, start, grad_taps, batch, time, channels, taps, past, dilation, *x.stride()[:2], parts,
-            HAS_HISTORY=history is not None, HAS_START=reset is not None, BT=_TIME, BC=_CHANNELS,
-        )  # fmt: skip
-    grad_x = grad_rows[:, kept:].contiguous()
-    return grad_x, grad_taps.sum(0).t().to(kernel.dtype).contiguous(), grad_rows[:, :kept].contiguous()
+        _launch(pull, kernel, None, pull if skip else None, rows, dilation, 1, past)
+    elif rows.numel():
+        rows.zero_()
+    grad_x = _triton.time_first(rows[..., past:] if past == 0 else rows[..., past:].contiguous())
+    return (
+        grad_x,
+        _kernel_gradient(pull, signal, kernel, history, dilation),
+        rows[..., :past].transpose(1, 2).contiguous(),
+    )
+
+
+def _kernel_gradient(grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, dilation: int) -> Tensor:
+    batch, channels, time = x.shape
+    taps = kernel.shape[1]
+    if not x.numel():
+        return torch.zeros_like(kernel)
+    tiles = triton.cdiv(triton.cdiv(time, dilation), _TILE)
+    rows = batch * dilation * tiles
+    blocks = (taps + _TILE - 2) // _TILE + 1
+    parts = max(1, min(_PARTS, triton.cdiv(rows, _ROWS), 1024 // (channels * blocks)))
+    scratch = torch.empty(parts * blocks * channels * _TILE * _TILE, dtype=torch.float32, device=x.device)
+    sums = torch.empty(parts, blocks, channels, 2 * _TILE, dtype=torch.float32, device=x.device)
+    _correlate[(channels, blocks, parts)](
+        grad, x, history, scratch, sums, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
+        *grad.stride()[:2], *x.stride()[:2], blocks, parts,
+        HAS_HISTORY=history is not None, PRECISION=_triton.dot_precision(), TILE=_TILE, ROWS=_ROWS,
+    )  # fmt: skip
+    # diagonal j of block b is lag (b - 1) TILE + j: halves of neighbouring blocks overlap
+    halves = sums.sum(0).view(blocks, channels, 2, _TILE)
+    lags = halves.new_zeros(blocks + 1, channels, _TILE)
+    lags[:-1] += halves[:, :, 0]
+    lags[1:] += halves[:, :, 1]
+    return lags[1:].transpose(0, 1).reshape(channels, -1)[:, :taps].to(accumulator(kernel.dtype)).contiguous()

@@ -7,42 +7,61 @@ from torch import Tensor
 
 from mgrade.ops import _c
 from mgrade.ops._backend import accumulator
+from mgrade.ops.gated_scan import reference
+
+trace_shape = reference.trace_shape
 
 
-def forward(gate: Tensor, candidate: Tensor, initial: Tensor | None, reset: Tensor | None) -> tuple[Tensor, Tensor]:
+def forward(
+    gate: Tensor,
+    candidate: Tensor,
+    bias: Tensor | None,
+    skip: Tensor | None,
+    initial: Tensor | None,
+    reset: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
     dtype = accumulator(gate.dtype)
     g, c = _c.rows(gate, dtype), _c.rows(candidate, dtype)
-    initial, reset = _c.contiguous(initial, dtype), _c.contiguous(reset, torch.bool)
+    bias, initial, reset = (_c.contiguous(bias, dtype), _c.contiguous(initial, dtype), _c.contiguous(reset, torch.bool))
     h = torch.empty(gate.shape, dtype=dtype)
     last = torch.empty(gate.shape[0], gate.shape[2], dtype=dtype)
     _c.call(
         "gated_scan_forward",
         dtype,
-        *(g, c, initial, reset, h, last),
+        *(g, c, bias, initial, reset, h, last),
         *(*gate.shape, *g.stride()[:2], *c.stride()[:2], _c.threads(16 * h.numel())),
     )
-    return h.to(gate.dtype), last
+    if skip is None:
+        return h.to(gate.dtype), last, h.new_empty(h.shape[0], 0, h.shape[2])
+    return (h + skip).to(gate.dtype), last, h
 
 
 def backward(
-    grad_h: Tensor,
+    grad: Tensor,
     grad_last: Tensor | None,
     gate: Tensor,
     candidate: Tensor,
+    bias: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
-    h: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
+    trace: Tensor,
+    packed: Tensor,
+) -> tuple[Tensor | None, Tensor]:
+    """Writes the gradients of gate and candidate into `packed`, (batch, time, 2 hidden)."""
     dtype = accumulator(gate.dtype)
-    grad, g, c = _c.rows(grad_h, dtype), _c.rows(gate, dtype), _c.rows(candidate, dtype)
-    grad_last, initial = _c.contiguous(grad_last, dtype), _c.contiguous(initial, dtype)
-    reset, wide = _c.contiguous(reset, torch.bool), h.to(dtype).contiguous()
-    grad_gate, grad_candidate = torch.empty_like(wide), torch.empty_like(wide)
-    grad_initial = torch.empty(gate.shape[0], gate.shape[2], dtype=dtype)
+    batch, _, hidden = gate.shape
+    pull, g, c = _c.rows(grad, dtype), _c.rows(gate, dtype), _c.rows(candidate, dtype)
+    grad_last, bias, initial = (_c.contiguous(tensor, dtype) for tensor in (grad_last, bias, initial))
+    reset, h = _c.contiguous(reset, torch.bool), trace.to(dtype).contiguous()
+    wide = packed if packed.dtype == dtype else torch.empty(packed.shape, dtype=dtype)
+    grad_bias = None if bias is None else torch.empty(batch, 2 * hidden, dtype=dtype)
+    grad_initial = torch.empty(batch, hidden, dtype=dtype)
     _c.call(
         "gated_scan_backward",
         dtype,
-        *(grad, grad_last, g, c, initial, reset, wide, grad_gate, grad_candidate, grad_initial),
-        *(*gate.shape, *grad.stride()[:2], *g.stride()[:2], *c.stride()[:2], _c.threads(16 * h.numel())),
+        *(pull, grad_last, g, c, bias, initial, reset, h, wide, grad_bias, grad_initial),
+        *(*gate.shape, *pull.stride()[:2], *g.stride()[:2], *c.stride()[:2], _c.threads(16 * g.numel())),
     )
-    return grad_gate.to(gate.dtype), grad_candidate.to(candidate.dtype), grad_initial
+    if wide is not packed:
+        packed.copy_(wide)
+    return None if grad_bias is None else grad_bias.sum(0), grad_initial

@@ -55,38 +55,62 @@ def last_state(h: Tensor, initial: Tensor | None) -> Tensor:
     return h.new_zeros(h.shape[0], h.shape[2]) if initial is None else initial.clone()
 
 
-def forward(gate: Tensor, candidate: Tensor, initial: Tensor | None, reset: Tensor | None) -> tuple[Tensor, Tensor]:
+def trace_shape(batch: int, time: int, hidden: int, skipped: bool) -> tuple[int, int, int]:
+    """What `forward` keeps for the gradient: the states, where the outputs are not the states themselves."""
+    return batch, time if skipped else 0, hidden
+
+
+def biased(gate: Tensor, candidate: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Gate and candidate with their halves of the bias, in the dtype of accumulation."""
     dtype = accumulator(gate.dtype)
-    wide = gate.to(dtype)
-    h = linear_scan(torch.sigmoid(-wide), torch.sigmoid(wide) * candidate.to(dtype), initial, reset)
-    return h.to(gate.dtype), last_state(h, initial)
+    if bias is None:
+        return gate.to(dtype), candidate.to(dtype)
+    gate_bias, candidate_bias = bias.to(dtype).chunk(2)
+    return gate.to(dtype) + gate_bias, candidate.to(dtype) + candidate_bias
+
+
+def forward(
+    gate: Tensor,
+    candidate: Tensor,
+    bias: Tensor | None,
+    skip: Tensor | None,
+    initial: Tensor | None,
+    reset: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    logit, value = biased(gate, candidate, bias)
+    h = linear_scan(torch.sigmoid(-logit), torch.sigmoid(logit) * value, initial, reset)
+    last = last_state(h, initial)
+    if skip is None:
+        return h.to(gate.dtype), last, h.new_empty(h.shape[0], 0, h.shape[2])
+    return (h + skip).to(gate.dtype), last, h
 
 
 def backward(
-    grad_h: Tensor,
+    grad: Tensor,
     grad_last: Tensor | None,
     gate: Tensor,
     candidate: Tensor,
+    bias: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
-    h: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    dtype = accumulator(gate.dtype)
-    if gate.shape[1] == 0:
-        none = h.new_zeros(h.shape[0], h.shape[2], dtype=dtype)
-        return (
-            torch.zeros_like(gate),
-            torch.zeros_like(candidate),
-            none if grad_last is None else grad_last.clone(),
-        )
-    keep, take = torch.sigmoid(-gate.to(dtype)), torch.sigmoid(gate.to(dtype))
-    drive = grad_h.to(dtype)
+    trace: Tensor,
+    packed: Tensor,
+) -> tuple[Tensor | None, Tensor]:
+    """Writes the gradients of gate and candidate into `packed`, (batch, time, 2 hidden)."""
+    logit, value = biased(gate, candidate, bias)
+    batch, time, hidden = gate.shape
+    if time == 0:
+        grad_initial = logit.new_zeros(batch, hidden) if grad_last is None else grad_last.clone()
+        return None if bias is None else logit.new_zeros(2 * hidden), grad_initial
+    keep, take = torch.sigmoid(-logit), torch.sigmoid(logit)
+    drive = grad.to(logit.dtype)
     if grad_last is not None:
         drive = torch.cat([drive[:, :-1], drive[:, -1:] + grad_last[:, None]], 1)
     total = reverse_scan(keep, drive, reset)
-    change = candidate.to(dtype) - before(h.to(dtype), initial, reset)
+    change = value - before(trace.to(logit.dtype), initial, reset)
+    grads = torch.cat([total * change * keep * take, total * take], -1)
+    packed.copy_(grads)
     grad_initial = keep[:, 0] * total[:, 0]
     if reset is not None:
         grad_initial = torch.where(reset[:, :1], 0, grad_initial)
-    grad_gate = total * change * keep * take
-    return grad_gate.to(gate.dtype), (total * take).to(candidate.dtype), grad_initial
+    return None if bias is None else grads.sum((0, 1)), grad_initial

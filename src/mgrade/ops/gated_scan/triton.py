@@ -1,4 +1,9 @@
-"""The Triton version for CUDA: tiles of time by channels, an associative scan inside a tile, a carry between."""
+"""The Triton version for CUDA: tiles of channels by time, an associative scan inside a tile, a carry between.
+
+Time is cut into as many spans as it takes to fill the chip. A span needs the state at its start: a first, read-only
+pass sums every span up as one affine map (keep, drive), and each program composes the maps of the spans before its
+own. Nothing but the states at the starts of tiles is kept for the gradient, which runs the scan again.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
 
-_TIME, _CHANNELS = (16, 8) if TRITON_INTERPRETED else (64, 32)
+_CHANNELS, _TIME = (4, 16) if TRITON_INTERPRETED else (8, 128)
+# Enough programs to fill a large chip several times over; fixed, so that rounding does not depend on the device.
+_PROGRAMS = 1024
 
 
 @triton.jit
@@ -29,143 +37,241 @@ def _gates(logit):
 
 
 @triton.jit
+def _load(pointer, batch_stride, channel_stride, batch, channel, step, mask):
+    """A tile (channels, time) of a (batch, channels, time) tensor, in float32."""
+    at = pointer + batch * batch_stride + channel[:, None].to(tl.int64) * channel_stride + step[None, :]
+    return tl.load(at, mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _biased(value, bias, channel, inside, HAS_BIAS: tl.constexpr):
+    if HAS_BIAS:
+        value += tl.load(bias + channel, mask=inside, other=0.0).to(tl.float32)[:, None]
+    return value
+
+
+@triton.jit
+def _restarts(reset, batch, T, step, here, HAS_RESET: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr):
+    restart = tl.zeros((BC, BT), tl.int32)
+    if HAS_RESET:
+        restart += tl.load(reset + batch * T + step, mask=here, other=0).to(tl.int32)[None, :]
+    return restart
+
+
+@triton.jit
+def _entering(maps, batch, span, spans, channel, H, inside, state):
+    """`state` carried through the maps (batch, spans, 2, H) of the spans before `span`."""
+    for before in range(0, span):
+        at = maps + ((batch * spans + before) * 2) * H + channel
+        keep = tl.load(at, mask=inside, other=0.0)
+        # a keep of exactly zero stands for a restart: what was before is left out
+        state = tl.load(at + H, mask=inside, other=0.0) + tl.where(keep == 0.0, 0.0, keep * state)
+    return state
+
+
+@triton.jit
+def _last_column(tile, BT: tl.constexpr):
+    return tl.sum(tl.where((tl.arange(0, BT) == BT - 1)[None, :], tile, 0.0), 1)
+
+
+@triton.jit
 def _forward_kernel(
-    gate, candidate, initial, reset, h, last, T, H, gate_b, gate_t, candidate_b, candidate_t,
-    HAS_INITIAL: tl.constexpr, HAS_RESET: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
+    gate, candidate, bias, skip, initial, reset, maps, y, last, starts,
+    T, H, gate_b, gate_c, candidate_b, candidate_c, skip_b, skip_c, tiles, spans, span_tiles,
+    HAS_BIAS: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_INITIAL: tl.constexpr, HAS_RESET: tl.constexpr,
+    SUMMARY: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
+    """One span of one block of channels: its outputs, or with SUMMARY its map."""
     batch = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
+    span = tl.program_id(2)
     inside = channel < H
     state = tl.zeros((BC,), tl.float32)
-    if HAS_INITIAL:
-        state = tl.load(initial + batch * H + channel, mask=inside, other=0.0)
-    for begin in range(0, T, BT):
-        step = begin + tl.arange(0, BT)
-        mask = (step < T)[:, None] & inside[None, :]
-        logit = tl.load(
-            gate + batch * gate_b + step[:, None].to(tl.int64) * gate_t + channel[None, :],
-            mask=mask,
-            other=0.0,
-        )
-        value = tl.load(
-            candidate + batch * candidate_b + step[:, None].to(tl.int64) * candidate_t + channel[None, :],
-            mask=mask,
-            other=0.0,
-        )
-        keep, take = _gates(logit.to(tl.float32))
-        keep = tl.where(mask, keep, 1.0)
-        drive = tl.where(mask, take * value.to(tl.float32), 0.0)
-        restart = tl.zeros((BT, BC), tl.int32)
-        if HAS_RESET:
-            restart += tl.load(reset + batch * T + step, mask=step < T, other=0).to(tl.int32)[:, None]
+    kept = tl.full((BC,), 1.0, tl.float32)
+    if not SUMMARY:
+        if HAS_INITIAL:
+            state = tl.load(initial + batch * H + channel, mask=inside, other=0.0)
+        state = _entering(maps, batch, span, spans, channel, H, inside, state)
+    for tile in range(span * span_tiles, tl.minimum((span + 1) * span_tiles, tiles)):
+        step = tile * BT + tl.arange(0, BT)
+        here = step < T
+        mask = inside[:, None] & here[None, :]
+        logit = _biased(_load(gate, gate_b, gate_c, batch, channel, step, mask), bias, channel, inside, HAS_BIAS)
+        value = _load(candidate, candidate_b, candidate_c, batch, channel, step, mask)
+        value = _biased(value, bias, H + channel, inside, HAS_BIAS)
+        keep, take = _gates(logit)
+        keep, drive = tl.where(mask, keep, 1.0), tl.where(mask, take * value, 0.0)
+        restart = _restarts(reset, batch, T, step, here, HAS_RESET, BC, BT)
         # the state before the tile enters through its first step
-        first = (tl.arange(0, BT) == 0)[:, None] & (restart == 0)
-        drive += tl.where(first, keep * state[None, :], 0.0)
-        _, out, _ = tl.associative_scan((keep, drive, restart), 0, _compose)
-        tl.store(h + (batch * T + step[:, None]) * H + channel[None, :], out.to(h.dtype.element_ty), mask=mask)
-        state = tl.sum(tl.where((tl.arange(0, BT) == BT - 1)[:, None], out, 0.0), 0)
-    tl.store(last + batch * H + channel, state, mask=inside)
+        first = (tl.arange(0, BT) == 0)[None, :] & (restart == 0)
+        drive += tl.where(first, keep * state[:, None], 0.0)
+        through, out, cut = tl.associative_scan((keep, drive, restart), 1, _compose)
+        if SUMMARY:
+            kept *= _last_column(tl.where(cut > 0, 0.0, through), BT)
+        else:
+            tl.store(starts + (batch * tiles + tile) * H + channel, state, mask=inside)
+            shown = out
+            if HAS_SKIP:
+                shown += _load(skip, skip_b, skip_c, batch, channel, step, mask)
+            at = y + (batch * H + channel[:, None]) * T + step[None, :]
+            tl.store(at, shown.to(y.dtype.element_ty), mask=mask)
+        state = _last_column(out, BT)
+    if SUMMARY:
+        at = maps + ((batch * spans + span) * 2) * H + channel
+        tl.store(at, kept, mask=inside)
+        tl.store(at + H, state, mask=inside)
+    elif span == spans - 1:
+        tl.store(last + batch * H + channel, state, mask=inside)
 
 
 @triton.jit
 def _backward_kernel(
-    grad_h, grad_last, gate, candidate, initial, reset, h, grad_gate, grad_candidate, grad_initial,
-    T, H, gate_b, gate_t, candidate_b, candidate_t,
-    HAS_LAST: tl.constexpr, HAS_INITIAL: tl.constexpr, HAS_RESET: tl.constexpr,
-    BT: tl.constexpr, BC: tl.constexpr,
+    grad, grad_last, gate, candidate, bias, reset, maps, starts, grad_gate, grad_candidate, grad_bias, grad_initial,
+    T, H, grad_b, grad_c, gate_b, gate_c, candidate_b, candidate_c, out_b, tiles, spans, span_tiles,
+    HAS_BIAS: tl.constexpr, HAS_LAST: tl.constexpr, HAS_RESET: tl.constexpr, SUMMARY: tl.constexpr,
+    BC: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
+    """One span, backwards in time: spans, tiles and steps are counted from the end."""
     batch = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
+    span = tl.program_id(2)
     inside = channel < H
     carry = tl.zeros((BC,), tl.float32)  # dL/dh_t from the steps after t, already through their gates
-    if HAS_LAST:
-        carry = tl.load(grad_last + batch * H + channel, mask=inside, other=0.0)
-    for index in range(0, T, BT):
-        step = T - 1 - index - tl.arange(0, BT)  # backwards in time
-        mask = (step >= 0)[:, None] & inside[None, :]
-        row = (batch * T + step[:, None]) * H + channel[None, :]
-        at_gate = gate + batch * gate_b + step[:, None].to(tl.int64) * gate_t + channel[None, :]
-        keep, take = _gates(tl.load(at_gate, mask=mask, other=0.0).to(tl.float32))
-        # what step t passes down is multiplied by the gate of t + 1, and stopped by a restart there
-        later = mask & (step < T - 1)[:, None]
-        keep_later, _ = _gates(tl.load(at_gate + gate_t, mask=later, other=0.0).to(tl.float32))
-        keep_later = tl.where(later, keep_later, 1.0)
-        restart = tl.zeros((BT, BC), tl.int32)
-        if HAS_RESET:
-            here = (step >= 0) & (step < T - 1)
-            restart += tl.load(reset + batch * T + step + 1, mask=here, other=0).to(tl.int32)[:, None]
-        drive = tl.load(grad_h + row, mask=mask, other=0.0).to(tl.float32)
-        first = (tl.arange(0, BT) == 0)[:, None]
-        drive += tl.where(first, carry[None, :], 0.0)
-        _, total, _ = tl.associative_scan((keep_later, drive, restart), 0, _compose)
+    kept = tl.full((BC,), 1.0, tl.float32)
+    if not SUMMARY:
+        if HAS_LAST:
+            carry = tl.load(grad_last + batch * H + channel, mask=inside, other=0.0)
+        carry = _entering(maps, batch, span, spans, channel, H, inside, carry)
+    sum_gate = tl.zeros((BC,), tl.float32)
+    sum_candidate = tl.zeros((BC,), tl.float32)
+    for index in range(span * span_tiles, tl.minimum((span + 1) * span_tiles, tiles)):
+        tile = tiles - 1 - index
+        step = tile * BT + tl.arange(0, BT)
+        here = step < T
+        mask = inside[:, None] & here[None, :]
+        logit = _biased(_load(gate, gate_b, gate_c, batch, channel, step, mask), bias, channel, inside, HAS_BIAS)
+        keep, take = _gates(logit)
+        pull = _load(grad, grad_b, grad_c, batch, channel, step, mask)
+        # what step t passes down is multiplied by the gate of t + 1, and stopped by a restart there;
+        # `carry` comes through the gate of the step after the tile already
+        next_step = step + 1
+        later = here & (next_step < T) & (tl.arange(0, BT) < BT - 1)
+        mask_later = inside[:, None] & later[None, :]
+        logit = _load(gate, gate_b, gate_c, batch, channel, next_step, mask_later)
+        keep_later, _ = _gates(_biased(logit, bias, channel, inside, HAS_BIAS))
+        keep_later = tl.where(mask_later, keep_later, 1.0)
+        restart_later = _restarts(reset, batch, T, next_step, later, HAS_RESET, BC, BT)
+        final = here & ((next_step == T) | (tl.arange(0, BT) == BT - 1))  # the tile's last step that exists
+        drive = pull + tl.where(final[None, :], carry[:, None], 0.0)
+        through, total, cut = tl.associative_scan((keep_later, drive, restart_later), 1, _compose, reverse=True)
+        restart = _restarts(reset, batch, T, step, here, HAS_RESET, BC, BT)
+        down = tl.where(restart > 0, 0.0, keep * total)
+        at_first = (tl.arange(0, BT) == 0)[None, :]
+        if SUMMARY:
+            through = tl.where((cut > 0) | (restart > 0), 0.0, keep * through)
+            kept *= tl.sum(tl.where(at_first, through, 0.0), 1)
+        else:
+            value = _load(candidate, candidate_b, candidate_c, batch, channel, step, mask)
+            value = _biased(value, bias, H + channel, inside, HAS_BIAS)
+            state = tl.load(starts + (batch * tiles + tile) * H + channel, mask=inside, other=0.0)
+            keep, forward = tl.where(mask, keep, 1.0), tl.where(mask, take * value, 0.0)
+            forward += tl.where(at_first & (restart == 0), keep * state[:, None], 0.0)
+            _, h, _ = tl.associative_scan((keep, forward, restart), 1, _compose)
+            # keep (c - h_{t-1}) = c - h_t, so that h_{t-1} is not needed
+            to_gate = tl.where(mask, total * take * (value - h), 0.0)
+            to_candidate = tl.where(mask, total * take, 0.0)
+            at = batch * out_b + channel[:, None].to(tl.int64) * T + step[None, :]
+            tl.store(grad_gate + at, to_gate.to(grad_gate.dtype.element_ty), mask=mask)
+            tl.store(grad_candidate + at, to_candidate.to(grad_candidate.dtype.element_ty), mask=mask)
+            if HAS_BIAS:
+                sum_gate += tl.sum(to_gate, 1)
+                sum_candidate += tl.sum(to_candidate, 1)
+        carry = tl.sum(tl.where(at_first, down, 0.0), 1)
+    if SUMMARY:
+        at = maps + ((batch * spans + span) * 2) * H + channel
+        tl.store(at, kept, mask=inside)
+        tl.store(at + H, carry, mask=inside)
+    else:
+        if HAS_BIAS:
+            at = grad_bias + ((batch * spans + span) * 2) * H + channel
+            tl.store(at, sum_gate, mask=inside)
+            tl.store(at + H, sum_candidate, mask=inside)
+        if span == spans - 1:
+            tl.store(grad_initial + batch * H + channel, carry, mask=inside)
 
-        value = tl.load(
-            candidate + batch * candidate_b + step[:, None].to(tl.int64) * candidate_t + channel[None, :],
-            mask=mask,
-            other=0.0,
-        ).to(tl.float32)
-        before = tl.load(h + row - H, mask=mask & (step > 0)[:, None], other=0.0).to(tl.float32)
-        if HAS_INITIAL:
-            start = tl.load(initial + batch * H + channel, mask=inside, other=0.0)
-            before = tl.where((step == 0)[:, None], start[None, :], before)
-        down = keep * total
-        if HAS_RESET:
-            here = tl.load(reset + batch * T + step, mask=step >= 0, other=0).to(tl.int32)[:, None] > 0
-            before = tl.where(here, 0.0, before)
-            down = tl.where(here, 0.0, down)
-        tl.store(grad_candidate + row, (take * total).to(grad_candidate.dtype.element_ty), mask=mask)
-        tl.store(
-            grad_gate + row,
-            (total * (value - before) * keep * take).to(grad_gate.dtype.element_ty),
-            mask=mask,
-        )
-        # the last step of the tile that exists hands its gradient on
-        final = tl.maximum(step, 0) == tl.maximum(T - index - BT, 0)
-        carry = tl.sum(tl.where(final[:, None] & (step >= 0)[:, None], down, 0.0), 0)
-    tl.store(grad_initial + batch * H + channel, carry, mask=inside)
+
+def _spans(batch: int, time: int, hidden: int) -> tuple[int, int, int]:
+    """How many tiles, how many spans of them, and how many tiles a span."""
+    tiles = triton.cdiv(time, _TIME)
+    wanted = max(1, _PROGRAMS // (batch * triton.cdiv(hidden, _CHANNELS)))
+    span_tiles = triton.cdiv(tiles, min(wanted, max(tiles, 1)))
+    return tiles, max(1, triton.cdiv(tiles, max(span_tiles, 1))), span_tiles
 
 
-def _rows(tensor: Tensor) -> Tensor:
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+def trace_shape(batch: int, time: int, hidden: int, skipped: bool) -> tuple[int, int, int]:
+    """What `forward` keeps for the gradient: the states at the starts of tiles."""
+    return batch, (time + _TIME - 1) // _TIME, hidden
 
 
-def _dense(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.contiguous()
-
-
-def forward(gate: Tensor, candidate: Tensor, initial: Tensor | None, reset: Tensor | None) -> tuple[Tensor, Tensor]:
+def forward(
+    gate: Tensor,
+    candidate: Tensor,
+    bias: Tensor | None,
+    skip: Tensor | None,
+    initial: Tensor | None,
+    reset: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
     batch, time, hidden = gate.shape
-    gate, candidate, initial, reset = _rows(gate), _rows(candidate), _dense(initial), _dense(reset)
-    h = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
-    last = torch.empty(batch, hidden, dtype=accumulator(gate.dtype), device=gate.device)
-    if batch and hidden:
-        _forward_kernel[(batch, triton.cdiv(hidden, _CHANNELS))](
-            gate, candidate, initial, reset, h, last, time, hidden,
-            *gate.stride()[:2], *candidate.stride()[:2],
-            HAS_INITIAL=initial is not None, HAS_RESET=reset is not None, BT=_TIME, BC=_CHANNELS,
+    g, c = _triton.time_last(gate), _triton.time_last(candidate)
+    beside = None if skip is None else _triton.time_last(skip)
+    initial, reset = _triton.dense(initial), _triton.dense(reset)
+    y = _triton.empty_time_last(batch, time, hidden, gate)
+    wide = {"dtype": accumulator(gate.dtype), "device": gate.device}
+    last = torch.empty(batch, hidden, **wide)
+    tiles, spans, span_tiles = _spans(max(batch, 1), time, max(hidden, 1))
+    starts = torch.empty(batch, tiles, hidden, **wide)
+    if not (batch and hidden):
+        return _triton.time_first(y), last, starts
+    maps = torch.empty(batch, spans, 2, hidden, **wide)
+    for summary in (True, False) if spans > 1 else (False,):
+        _forward_kernel[(batch, triton.cdiv(hidden, _CHANNELS), spans)](
+            g, c, bias, beside, initial, reset, maps, y, last, starts, time, hidden,
+            *g.stride()[:2], *c.stride()[:2], *(beside.stride()[:2] if beside is not None else (0, 0)),
+            tiles, spans, span_tiles,
+            HAS_BIAS=bias is not None, HAS_SKIP=beside is not None, HAS_INITIAL=initial is not None,
+            HAS_RESET=reset is not None, SUMMARY=summary, BC=_CHANNELS, BT=_TIME,
         )  # fmt: skip
-    return h, last
+    return _triton.time_first(y), last, starts
 
 
 def backward(
-    grad_h: Tensor,
+    grad: Tensor,
     grad_last: Tensor | None,
     gate: Tensor,
     candidate: Tensor,
+    bias: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
-    h: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
+    starts: Tensor,
+    packed: Tensor,
+) -> tuple[Tensor | None, Tensor]:
+    """Writes the gradients of gate and candidate into `packed`, (batch, time, 2 hidden)."""
     batch, time, hidden = gate.shape
-    gate, candidate, initial, reset = _rows(gate), _rows(candidate), _dense(initial), _dense(reset)
-    grad_h, grad_last, h = grad_h.contiguous(), _dense(grad_last), h.contiguous()
-    grad_gate, grad_candidate = torch.empty_like(h), torch.empty_like(h)
-    grad_initial = torch.empty(batch, hidden, dtype=accumulator(gate.dtype), device=gate.device)
+    g, c, pull = _triton.time_last(gate), _triton.time_last(candidate), _triton.time_last(grad)
+    grad_last, reset = _triton.dense(grad_last), _triton.dense(reset)
+    out = packed.transpose(1, 2)
+    wide = {"dtype": accumulator(gate.dtype), "device": gate.device}
+    grad_initial = torch.empty(batch, hidden, **wide)
+    tiles, spans, span_tiles = _spans(max(batch, 1), time, max(hidden, 1))
+    grad_bias = torch.empty(batch, spans, 2 * hidden, **wide) if bias is not None else None
     if batch and hidden:
-        _backward_kernel[(batch, triton.cdiv(hidden, _CHANNELS))](
-            grad_h, grad_last, gate, candidate, initial, reset, h, grad_gate, grad_candidate, grad_initial,
-            time, hidden, *gate.stride()[:2], *candidate.stride()[:2],
-            HAS_LAST=grad_last is not None, HAS_INITIAL=initial is not None, HAS_RESET=reset is not None,
-            BT=_TIME, BC=_CHANNELS,
-        )  # fmt: skip
-    return grad_gate, grad_candidate, grad_initial
+        maps = torch.empty(batch, spans, 2, hidden, **wide)
+        for summary in (True, False) if spans > 1 else (False,):
+            _backward_kernel[(batch, triton.cdiv(hidden, _CHANNELS), spans)](
+                pull, grad_last, g, c, bias, reset, maps, starts, out, out[:, hidden:], grad_bias, grad_initial,
+                time, hidden, *pull.stride()[:2], *g.stride()[:2], *c.stride()[:2], out.stride(0),
+                tiles, spans, span_tiles,
+                HAS_BIAS=bias is not None, HAS_LAST=grad_last is not None, HAS_RESET=reset is not None,
+                SUMMARY=summary, BC=_CHANNELS, BT=_TIME,
+            )  # fmt: skip
+    return None if grad_bias is None else grad_bias.sum((0, 1)), grad_initial

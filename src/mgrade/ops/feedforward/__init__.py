@@ -1,0 +1,131 @@
+"""`feedforward`: the second half of a layer, norm(x + MLP(x)), as one operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mgrade.ops._backend import choose, like_result
+
+# Wider layers do not fit on chip; they go the way of plain PyTorch.
+MAX_FUSED = 128
+
+torch.library.define(
+    "mgrade::feedforward",
+    "(Tensor x, Tensor input, Tensor input_bias, Tensor output, Tensor output_bias, Tensor? scale, Tensor? shift,"
+    " float eps) -> (Tensor, Tensor)",
+)
+torch.library.define(
+    "mgrade::feedforward_backward",
+    "(Tensor grad, Tensor x, Tensor z, Tensor input, Tensor input_bias, Tensor output, Tensor? scale, float eps)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+
+
+def feedforward(
+    x: Tensor,
+    input: Tensor,
+    input_bias: Tensor,
+    output: Tensor,
+    output_bias: Tensor,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """z = x + output @ gelu(input @ x + input_bias) + output_bias, then layer norm with scale and shift, if given.
+
+    x (batch, time, dim), input (inner, dim), output (dim, inner) -> (batch, time, dim).
+    """
+    dim = x.shape[-1]
+    if dim > MAX_FUSED or x.dtype != input.dtype or choose("auto", x) != "triton":
+        z = x + F.linear(F.gelu(F.linear(x, input, input_bias), approximate="tanh"), output, output_bias)
+        return z if scale is None else F.layer_norm(z, (dim,), scale, shift, eps)
+    return torch.ops.mgrade.feedforward(x, input, input_bias, output, output_bias, scale, shift, eps)[0]
+
+
+@torch.library.impl("mgrade::feedforward", "default")
+def _forward(
+    x: Tensor,
+    input: Tensor,
+    input_bias: Tensor,
+    output: Tensor,
+    output_bias: Tensor,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor]:
+    """The outputs, and z (empty without a norm, which does not need it)."""
+    from mgrade.ops.feedforward import triton
+
+    return triton.forward(x, input, input_bias, output, output_bias, scale, shift, eps)
+
+
+@torch.library.impl("mgrade::feedforward_backward", "default")
+def _backward(
+    grad: Tensor,
+    x: Tensor,
+    z: Tensor,
+    input: Tensor,
+    input_bias: Tensor,
+    output: Tensor,
+    scale: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """The gradients of x, input, input_bias, output, output_bias, scale and shift (empty without a norm)."""
+    from mgrade.ops.feedforward import triton
+
+    return triton.backward(grad, x, z, input, input_bias, output, scale, eps)
+
+
+@torch.library.register_fake("mgrade::feedforward")
+def _fake_forward(
+    x: Tensor,
+    input: Tensor,
+    input_bias: Tensor,
+    output: Tensor,
+    output_bias: Tensor,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor]:
+    return like_result(x, "triton"), x.new_empty(0) if scale is None else like_result(x, "triton")
+
+
+@torch.library.register_fake("mgrade::feedforward_backward")
+def _fake_backward(
+    grad: Tensor,
+    x: Tensor,
+    z: Tensor,
+    input: Tensor,
+    input_bias: Tensor,
+    output: Tensor,
+    scale: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    norm = 0 if scale is None else x.shape[-1]
+    return (
+        like_result(x, "triton"),
+        torch.empty_like(input),
+        torch.empty_like(input_bias),
+        torch.empty_like(output),
+        x.new_empty(x.shape[-1]),
+        x.new_empty(norm),
+        x.new_empty(norm),
+    )
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    x, weight_in, bias_in, weight_out, _, scale, _, ctx.eps = inputs
+    ctx.save_for_backward(x, output[1], weight_in, bias_in, weight_out, scale)
+
+
+def _autograd(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    *saved, scale = ctx.saved_tensors
+    *grads, to_scale, to_shift = torch.ops.mgrade.feedforward_backward(grad, *saved, scale, ctx.eps)
+    return (*grads, *((None, None) if scale is None else (to_scale, to_shift)), None)
+
+
+torch.library.register_autograd("mgrade::feedforward", _autograd, setup_context=_setup)
