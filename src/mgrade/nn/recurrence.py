@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
-from mgrade.ops import diagonal_scan, gated_scan_packed, linear
+from mgrade.ops import diagonal_scan, gated_recurrence, linear
 
 
 class MinGRU(nn.Module):
@@ -37,8 +37,7 @@ class MinGRU(nn.Module):
         skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> h (batch, time, hidden), plus x itself if `skip`, and the last state."""
-        gates = linear(x, self.weight)
-        return gated_scan_packed(gates, self.bias, x if skip else None, state, reset, lengths=lengths)
+        return gated_recurrence(x, self.weight, self.bias, state, reset, lengths=lengths, skip=skip)
 
     def initial_state(self, batch: int) -> Tensor:
         """Zero, (batch, hidden)."""

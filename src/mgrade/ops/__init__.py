@@ -4,7 +4,7 @@
 - `delay_conv`: causal depthwise convolution with that kernel, its past in and out as `history`;
 - `gated_scan`: the gated linear recurrence of minGRU, its state in and out;
 - `dilated_conv` and `diagonal_scan`: what the TCN and LRU baselines need, over the same machinery;
-- `linear` and `feedforward`: the channel mixing between them, in the layout that the others like.
+- `gated_recurrence`, `linear` and `feedforward`: scan and convolution together with the channel mixing between them.
 
 The first three have a plain PyTorch reference for any floating dtype, a C version for the CPU and a Triton version for
 CUDA. The fastest that fits the tensors is taken; `backend="reference"`, `"c"` or `"triton"` forces one. All are
@@ -15,7 +15,7 @@ from mgrade.ops._backend import BACKENDS, available
 from mgrade.ops.delay_conv import delay_conv, delay_kernel, dilated_conv
 from mgrade.ops.diagonal_scan import diagonal_scan
 from mgrade.ops.feedforward import feedforward
-from mgrade.ops.gated_scan import gated_scan, gated_scan_packed
+from mgrade.ops.gated_scan import gated_recurrence, gated_scan
 from mgrade.ops.linear import linear
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "diagonal_scan",
     "dilated_conv",
     "feedforward",
+    "gated_recurrence",
     "gated_scan",
-    "gated_scan_packed",
     "linear",
 ]

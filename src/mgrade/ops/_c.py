@@ -15,8 +15,8 @@ _SUFFIX = {torch.float32: "f32", torch.complex64: "f32", torch.float64: "f64", t
 _POINTER, _INT64, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 # Arguments in order: p pointer, n int64, r real of the kernel's type, t thread count.
 _SIGNATURES = {
-    "gated_scan_forward": "ppppppp nnn nnnn t",
-    "gated_scan_backward": "ppppppppppp nnn nnnnnn t",
+    "gated_scan_forward": "pppppppp nnn nnnn t",
+    "gated_scan_backward": "pppppppppppp nnn nnnnnn t",
     "diagonal_scan_forward": "ppppp nnn t",
     "diagonal_scan_backward": "pppppppp nnn t",
     "delay_kernel_forward": "ppp nnn rr",

@@ -8,6 +8,8 @@ copying a tensor that is laid out so already, and results come back as views of 
 from __future__ import annotations
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
 from mgrade.ops._backend import TRITON_INTERPRETED
@@ -27,6 +29,28 @@ def empty_time_last(batch: int, time: int, channels: int, like: Tensor) -> Tenso
 def time_first(x: Tensor) -> Tensor:
     """(batch, channels, time) -> a view (batch, time, channels)."""
     return x.transpose(1, 2)
+
+
+@triton.jit
+def _sum_parts(parts, total, P, N, BP: tl.constexpr, BN: tl.constexpr):
+    column = tl.program_id(0) * BN + tl.arange(0, BN)
+    sums = tl.zeros((BP, BN), tl.float32)
+    for begin in range(0, P, BP):
+        row = begin + tl.arange(0, BP)
+        mask = (row < P)[:, None] & (column < N)[None, :]
+        sums += tl.load(parts + row[:, None] * N + column[None, :], mask=mask, other=0.0)
+    tl.store(total + column, tl.sum(sums, 0), mask=column < N)
+
+
+def sum_parts(parts: Tensor) -> Tensor:
+    """The float32 sum over the first dimension: of what programs added up apart, each in its own part."""
+    if parts.shape[0] == 1:
+        return parts[0]
+    total = torch.empty(parts.shape[1:], dtype=torch.float32, device=parts.device)
+    size = total.numel()
+    if size:
+        _sum_parts[(triton.cdiv(size, 32),)](parts, total, parts.shape[0], size, BP=64, BN=32)
+    return total
 
 
 def dense(tensor: Tensor | None) -> Tensor | None:

@@ -116,25 +116,29 @@ def _filter(
 
 def _remember(x: Tensor, history: Tensor | None, reset: Tensor | None, lengths: Tensor | None, past: int) -> Tensor:
     """The last `past` valid inputs, oldest first, with silence for what lies before a restart or the beginning."""
-    batch, time, channels = x.shape
-    older = x.new_zeros(batch, past, channels) if history is None else history
+    _, time, channels = x.shape
     window = torch.arange(past, device=x.device) - past  # relative to the end
     if lengths is None:
         kept = min(time, past)
         step = (window + time)[None]
         recent = x[:, time - kept :]
-        rows = (
-            recent.clone(memory_format=torch.contiguous_format)
-            if kept == past
-            else torch.cat([older[:, kept:], recent], 1)
-        )
+        if kept == past:
+            # while training, x is there anyway, and its end is left where it is
+            training = torch.is_grad_enabled() and x.requires_grad
+            rows = recent if training else recent.clone(memory_format=torch.contiguous_format)
+        else:
+            rows = torch.cat([_older(x, history, past)[:, kept:], recent], 1)
     else:
         step = window + lengths[:, None]
         index = (step + past)[..., None].expand(-1, -1, channels)
-        rows = torch.cat([older, x], 1).gather(1, index)
+        rows = torch.cat([_older(x, history, past), x], 1).gather(1, index)
     if reset is not None and time:
         steps = torch.arange(time, device=x.device)
         valid = reset if lengths is None else reset & (steps < lengths[:, None])
         latest = torch.where(valid, steps, -past).amax(1, keepdim=True)
         rows = torch.where((step < latest)[..., None], 0, rows)
     return rows
+
+
+def _older(x: Tensor, history: Tensor | None, past: int) -> Tensor:
+    return x.new_zeros(x.shape[0], past, x.shape[2]) if history is None else history

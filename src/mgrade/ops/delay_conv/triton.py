@@ -18,7 +18,8 @@ from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
 from mgrade.ops.delay_conv import triton_direct
 
 # Outputs per tile [TILE], inputs per product [TILE], and (batch row, tile) pairs per program [ROWS].
-_TILE, _ROWS = (16, 16) if TRITON_INTERPRETED else (64, 64)
+_TILE, _ROWS = (16, 16) if TRITON_INTERPRETED else (64, 128)
+_DEPTH = 16 if TRITON_INTERPRETED else 64  # rows summed per product in a kernel gradient
 # Programs over which a kernel gradient is spread at most, per channel and pair of tiles.
 _PARTS = 16
 
@@ -61,6 +62,17 @@ def _locate(row, tiles, dilation, TILE: tl.constexpr):
 
 
 @triton.jit
+def _rows(at_x, history, batch, channel, step, here, T, D, P, HAS_HISTORY: tl.constexpr):
+    """The inputs (rows, steps) at `step`, those before the first from `history`, in float32."""
+    inside = here[:, None] & (step < T)
+    value = tl.load(at_x[:, None] + step, mask=inside & (step >= 0), other=0.0).to(tl.float32)
+    if HAS_HISTORY:
+        past = history + batch[:, None] * P * D + (P + step) * D + channel
+        value += tl.load(past, mask=inside & (step < 0) & (step >= -P), other=0.0).to(tl.float32)
+    return value
+
+
+@triton.jit
 def _filter(
     x, kernel, history, skip, y, rows, T, D, K, P, tiles, dilation, from_step, x_b, x_c, skip_b, skip_c, y_b, y_c,
     DIRECTION: tl.constexpr, HAS_HISTORY: tl.constexpr, HAS_SKIP: tl.constexpr, PRECISION: tl.constexpr,
@@ -79,21 +91,25 @@ def _filter(
     for block in range(0, blocks):
         base = DIRECTION * block * TILE
         step = (first[:, None] + base + inner[None, :]) * dilation + phase[:, None]
-        inside = here[:, None] & (step < T)
-        value = tl.load(at_x[:, None] + step, mask=inside & (step >= 0), other=0.0).to(tl.float32)
-        if HAS_HISTORY:
-            past = history + batch[:, None] * P * D + (P + step) * D + channel
-            value += tl.load(past, mask=inside & (step < 0) & (step >= -P), other=0.0).to(tl.float32)
+        value = _rows(at_x, history, batch, channel, step, here, T, D, P, HAS_HISTORY)
         lag = DIRECTION * (base + inner[:, None] - outer[None, :])
-        valid = (lag >= 0) & (lag < K)
-        toeplitz = tl.load(kernel + channel * K + lag, mask=valid, other=0.0)
-        # a product would carry NaN and Inf into outputs that must not see them: 0 NaN is NaN
-        strange = (value - value) != 0.0
-        if tl.max(tl.max(strange.to(tl.int32), 1), 0) > 0:
-            seen = tl.dot(strange.to(tl.float32), valid.to(tl.float32), input_precision=PRECISION)
-            total = tl.where(seen > 0.5, float("nan"), total)
-            value = tl.where(strange, 0.0, value)
+        toeplitz = tl.load(kernel + channel * K + lag, mask=(lag >= 0) & (lag < K), other=0.0)
         total = tl.dot(value, toeplitz, total, input_precision=PRECISION)
+    # A product carries NaN and Inf into outputs that must not see them, since 0 NaN is NaN. Where that happened,
+    # leave them out of the product and mark the outputs that do see them.
+    if tl.max(tl.max(((total - total) != 0.0).to(tl.int32), 1), 0) > 0:
+        total = tl.zeros((ROWS, TILE), tl.float32)
+        for block in range(0, blocks):
+            base = DIRECTION * block * TILE
+            step = (first[:, None] + base + inner[None, :]) * dilation + phase[:, None]
+            value = _rows(at_x, history, batch, channel, step, here, T, D, P, HAS_HISTORY)
+            lag = DIRECTION * (base + inner[:, None] - outer[None, :])
+            valid = (lag >= 0) & (lag < K)
+            toeplitz = tl.load(kernel + channel * K + lag, mask=valid, other=0.0)
+            strange = (value - value) != 0.0
+            seen = tl.dot(strange.to(tl.float32), valid.to(tl.float32), input_precision=PRECISION)
+            total = tl.dot(tl.where(strange, 0.0, value), toeplitz, total, input_precision=PRECISION)
+            total = tl.where(seen > 0.5, float("nan"), total)
     step = (first[:, None] + outer[None, :]) * dilation + phase[:, None]
     inside = here[:, None] & (step < T) & (step >= from_step * dilation)
     if HAS_SKIP:
@@ -186,7 +202,7 @@ def _launch(
         x, kernel.contiguous(), history, skip, y, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
         from_step, *(size for pair in strides for size in pair),
         DIRECTION=direction, HAS_HISTORY=history is not None, HAS_SKIP=skip is not None,
-        PRECISION=_triton.dot_precision(), TILE=_TILE, ROWS=_ROWS,
+        PRECISION=_triton.dot_precision(), TILE=_TILE, ROWS=_ROWS, num_warps=8,
     )  # fmt: skip
 
 
@@ -238,16 +254,16 @@ def _kernel_gradient(grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | 
     tiles = triton.cdiv(triton.cdiv(time, dilation), _TILE)
     rows = batch * dilation * tiles
     blocks = (taps + _TILE - 2) // _TILE + 1
-    parts = max(1, min(_PARTS, triton.cdiv(rows, _ROWS), 1024 // (channels * blocks)))
+    parts = max(1, min(_PARTS, triton.cdiv(rows, _DEPTH), 1024 // (channels * blocks)))
     scratch = torch.empty(parts * blocks * channels * _TILE * _TILE, dtype=torch.float32, device=x.device)
     sums = torch.empty(parts, blocks, channels, 2 * _TILE, dtype=torch.float32, device=x.device)
     _correlate[(channels, blocks, parts)](
         grad, x, history, scratch, sums, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
         *grad.stride()[:2], *x.stride()[:2], blocks, parts,
-        HAS_HISTORY=history is not None, PRECISION=_triton.dot_precision(), TILE=_TILE, ROWS=_ROWS,
+        HAS_HISTORY=history is not None, PRECISION=_triton.dot_precision(), TILE=_TILE, ROWS=_DEPTH,
     )  # fmt: skip
     # diagonal j of block b is lag (b - 1) TILE + j: halves of neighbouring blocks overlap
-    halves = sums.sum(0).view(blocks, channels, 2, _TILE)
+    halves = _triton.sum_parts(sums).view(blocks, channels, 2, _TILE)
     lags = halves.new_zeros(blocks + 1, channels, _TILE)
     lags[:-1] += halves[:, :, 0]
     lags[1:] += halves[:, :, 1]

@@ -15,7 +15,9 @@ from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
 from mgrade.ops.linear.triton import outer
 
-_TIME, _INNER = (16, 16) if TRITON_INTERPRETED else (64, 32)
+_TIME, _INNER = (16, 16) if TRITON_INTERPRETED else (64, 64)
+# Programs among which the tiles of a gradient are dealt out; fixed, so that sums do not depend on the device.
+_PROGRAMS = 528
 
 
 @triton.jit
@@ -35,7 +37,7 @@ def _statistics(z, D, wide, eps):
 
 
 @triton.jit
-def _forward_kernel(
+def _feedforward(
     x, input, input_bias, output, output_bias, scale, shift, z, y, T, D, W, x_b, x_c, eps,
     HAS_NORM: tl.constexpr, PRECISION: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
@@ -68,60 +70,64 @@ def _forward_kernel(
 
 
 @triton.jit
-def _backward_kernel(
-    grad, x, z, input, input_bias, output, scale, grad_x, grad_z, active, grad_u, sums, T, D, W,
+def _feedforward_backward(
+    grad, x, z, input, input_bias, output, scale, grad_x, grad_z, active, grad_u, sums, B, T, D, W, tiles,
     grad_b, grad_c, x_b, x_c, eps,
     HAS_NORM: tl.constexpr, PRECISION: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
-    """sums (programs, W + 3 D): this tile's part of the gradients of input bias, output bias, scale and shift."""
-    batch = tl.program_id(1).to(tl.int64)
-    step = tl.program_id(0) * BT + tl.arange(0, BT)
+    """Tiles are dealt out to the programs. sums (programs, 3 D): each one's part of the gradients of output bias,
+    scale and shift."""
     channel = tl.arange(0, BD)
     wide = channel < D
-    mask = wide[:, None] & (step < T)[None, :]
     row = channel[:, None].to(tl.int64)
-    out = (batch * D + row) * T + step[None, :]
-    part = sums + (batch * tl.num_programs(0) + tl.program_id(0)) * (W + 3 * D)
-    pull = tl.load(grad + batch * grad_b + row * grad_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
-    if HAS_NORM:
-        centred, rstd = _statistics(tl.load(z + out, mask=mask, other=0.0).to(tl.float32), D, wide[:, None], eps)
-        normal = tl.where(mask, centred * rstd[None, :], 0.0)
-        tl.store(part + W + D + channel, tl.sum(pull * normal, 1), mask=wide)
-        tl.store(part + W + 2 * D + channel, tl.sum(pull, 1), mask=wide)
-        pull *= tl.load(scale + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
-        level, lean = tl.sum(pull, 0) / D, tl.sum(pull * normal, 0) / D
-        pull = tl.where(mask, (pull - level[None, :] - normal * lean[None, :]) * rstd[None, :], 0.0)
-        tl.store(grad_z + out, pull.to(grad_z.dtype.element_ty), mask=mask)
-    tl.store(part + W + channel, tl.sum(pull, 1), mask=wide)
-    signal = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
-    total = pull
-    for begin in range(0, W, BI):
-        inner = begin + tl.arange(0, BI)
-        some = inner < W
-        w_input = tl.load(
-            input + inner[:, None] * D + channel[None, :], mask=some[:, None] & wide[None, :], other=0.0
-        ).to(tl.float32)
-        u = tl.dot(w_input, signal, input_precision=PRECISION)
-        u += tl.load(input_bias + inner, mask=some, other=0.0).to(tl.float32)[:, None]
-        value, slope = _gelu(u)
-        w_output = tl.load(
-            output + channel[None, :] * W + inner[:, None], mask=some[:, None] & wide[None, :], other=0.0
-        ).to(tl.float32)
-        to_u = tl.dot(w_output, pull, input_precision=PRECISION) * slope
-        at = (batch * W + inner[:, None].to(tl.int64)) * T + step[None, :]
-        here = some[:, None] & (step < T)[None, :]
-        tl.store(active + at, value.to(active.dtype.element_ty), mask=here)
-        tl.store(grad_u + at, to_u.to(grad_u.dtype.element_ty), mask=here)
-        tl.store(part + inner, tl.sum(tl.where(here, to_u, 0.0), 1), mask=some)
-        w_input = tl.load(
-            input + inner[None, :] * D + channel[:, None], mask=wide[:, None] & some[None, :], other=0.0
-        ).to(tl.float32)
-        total = tl.dot(w_input, to_u, total, input_precision=PRECISION)
-    tl.store(grad_x + out, total.to(grad_x.dtype.element_ty), mask=mask)
+    sum_bias = tl.zeros((BD,), tl.float32)
+    sum_scale = tl.zeros((BD,), tl.float32)
+    sum_shift = tl.zeros((BD,), tl.float32)
+    for tile in range(tl.program_id(0), B * tiles, tl.num_programs(0)):
+        batch = tl.zeros((), tl.int64) + tile // tiles
+        step = (tile % tiles) * BT + tl.arange(0, BT)
+        mask = wide[:, None] & (step < T)[None, :]
+        out = (batch * D + row) * T + step[None, :]
+        pull = tl.load(grad + batch * grad_b + row * grad_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
+        if HAS_NORM:
+            centred, rstd = _statistics(tl.load(z + out, mask=mask, other=0.0).to(tl.float32), D, wide[:, None], eps)
+            normal = tl.where(mask, centred * rstd[None, :], 0.0)
+            sum_scale += tl.sum(pull * normal, 1)
+            sum_shift += tl.sum(pull, 1)
+            pull *= tl.load(scale + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
+            level, lean = tl.sum(pull, 0) / D, tl.sum(pull * normal, 0) / D
+            pull = tl.where(mask, (pull - level[None, :] - normal * lean[None, :]) * rstd[None, :], 0.0)
+            tl.store(grad_z + out, pull.to(grad_z.dtype.element_ty), mask=mask)
+        sum_bias += tl.sum(pull, 1)
+        signal = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
+        total = pull
+        for begin in range(0, W, BI):
+            inner = begin + tl.arange(0, BI)
+            some = inner < W
+            at = input + inner[:, None] * D + channel[None, :]
+            w = tl.load(at, mask=some[:, None] & wide[None, :], other=0.0).to(tl.float32)
+            u = tl.dot(w, signal, input_precision=PRECISION)
+            u += tl.load(input_bias + inner, mask=some, other=0.0).to(tl.float32)[:, None]
+            value, slope = _gelu(u)
+            at = output + channel[None, :] * W + inner[:, None]
+            w = tl.load(at, mask=some[:, None] & wide[None, :], other=0.0).to(tl.float32)
+            to_u = tl.dot(w, pull, input_precision=PRECISION) * slope
+            at_inner = (batch * W + inner[:, None].to(tl.int64)) * T + step[None, :]
+            here = some[:, None] & (step < T)[None, :]
+            tl.store(active + at_inner, value.to(active.dtype.element_ty), mask=here)
+            tl.store(grad_u + at_inner, to_u.to(grad_u.dtype.element_ty), mask=here)
+            at = input + inner[None, :] * D + channel[:, None]
+            w = tl.load(at, mask=wide[:, None] & some[None, :], other=0.0).to(tl.float32)
+            total = tl.dot(w, to_u, total, input_precision=PRECISION)
+        tl.store(grad_x + out, total.to(grad_x.dtype.element_ty), mask=mask)
+    part = sums + tl.program_id(0) * 3 * D + channel
+    tl.store(part, sum_bias, mask=wide)
+    tl.store(part + D, sum_scale, mask=wide)
+    tl.store(part + 2 * D, sum_shift, mask=wide)
 
 
 def _blocks(dim: int) -> dict[str, int]:
-    return {"BD": max(16, triton.next_power_of_2(dim)), "BT": _TIME, "BI": _INNER}
+    return {"BD": max(16, triton.next_power_of_2(dim)), "BT": _TIME, "BI": _INNER, "num_warps": 8 if dim > 64 else 4}
 
 
 def forward(
@@ -139,7 +145,7 @@ def forward(
     y = _triton.empty_time_last(batch, time, dim, x)
     z = torch.empty_like(y) if scale is not None else None
     if x.numel():
-        _forward_kernel[(triton.cdiv(time, _TIME), batch)](
+        _feedforward[(triton.cdiv(time, _TIME), batch)](
             signal, input, input_bias, output, output_bias, scale, shift, z, y, time, dim, input.shape[0],
             *signal.stride()[:2], eps, HAS_NORM=scale is not None, PRECISION=_triton.dot_precision(), **_blocks(dim),
         )  # fmt: skip
@@ -163,22 +169,23 @@ def backward(
     grad_z = pull if scale is None else torch.empty_like(grad_x)
     active, grad_u = (_triton.empty_time_last(batch, time, inner, x) for _ in range(2))
     tiles = triton.cdiv(time, _TIME)
-    sums = torch.empty(batch * tiles, inner + 3 * dim, dtype=torch.float32, device=x.device)
+    programs = min(_PROGRAMS, max(1, batch * tiles))
+    sums = torch.zeros(programs, 3, dim, dtype=torch.float32, device=x.device)
     if x.numel():
-        _backward_kernel[(tiles, batch)](
+        _feedforward_backward[(programs,)](
             pull, signal, z if scale is None else _triton.time_last(z), input, input_bias, output, scale, grad_x,
-            grad_z, active, grad_u, sums, time, dim, inner, *pull.stride()[:2], *signal.stride()[:2], eps,
-            HAS_NORM=scale is not None, PRECISION=_triton.dot_precision(), **_blocks(dim),
+            grad_z, active, grad_u, sums, batch, time, dim, inner, tiles, *pull.stride()[:2], *signal.stride()[:2],
+            eps, HAS_NORM=scale is not None, PRECISION=_triton.dot_precision(), **_blocks(dim),
         )  # fmt: skip
-    widths = [inner, dim, dim, dim]
-    to_input_bias, to_output_bias, to_scale, to_shift = sums.sum(0).to(x.dtype).split(widths)
+    to_output_bias, to_scale, to_shift = (part.clone() for part in _triton.sum_parts(sums).to(x.dtype).unbind(0))
+    to_input, to_input_bias = outer(_triton.time_first(grad_u), x, sums=True)
     none = x.new_empty(0)
     return (
         _triton.time_first(grad_x),
-        outer(grad_u, signal).to(input.dtype),
-        to_input_bias.clone(),
-        outer(grad_z, active).to(output.dtype),
-        to_output_bias.clone(),
-        none if scale is None else to_scale.clone(),
-        none.clone() if scale is None else to_shift.clone(),
+        to_input.to(input.dtype),
+        to_input_bias.to(input.dtype),
+        outer(_triton.time_first(grad_z), _triton.time_first(active))[0].to(output.dtype),
+        to_output_bias,
+        none if scale is None else to_scale,
+        none.clone() if scale is None else to_shift,
     )

@@ -1,7 +1,7 @@
-"""`gated_scan`: the gated linear recurrence of minGRU over a whole sequence, its state in and out.
+"""The gated linear recurrence of minGRU over a whole sequence, its state in and out.
 
-`gated_scan` takes gate and candidate apart; `gated_scan_packed` takes them side by side as one linear layer makes
-them, adds its bias and a skip connection, and so spares several passes over memory.
+`gated_scan` is the recurrence alone, of gates and candidates given; `gated_recurrence` begins one step earlier, with
+the linear layer that makes them from x, and so spares several passes over memory.
 """
 
 from __future__ import annotations
@@ -15,16 +15,29 @@ from torch import Tensor
 from mgrade.ops import _check
 from mgrade.ops._backend import accumulator, choose, like_result
 from mgrade.ops.gated_scan import c, reference
+from mgrade.ops.linear import add_product, outer_product, product
 
-__all__ = ["gated_scan", "gated_scan_packed"]
+__all__ = ["gated_recurrence", "gated_scan"]
 
-_FORWARD = "Tensor? bias, Tensor? skip, Tensor? initial, Tensor? reset, str backend) -> (Tensor, Tensor, Tensor)"
-torch.library.define("mgrade::gated_scan", f"(Tensor gate, Tensor candidate, {_FORWARD}")
-torch.library.define("mgrade::gated_scan_packed", f"(Tensor gates, {_FORWARD}")
+torch.library.define(
+    "mgrade::gated_scan",
+    "(Tensor gate, Tensor candidate, Tensor? initial, Tensor? reset, Tensor? lengths, str backend)"
+    " -> (Tensor, Tensor, Tensor)",
+)
 torch.library.define(
     "mgrade::gated_scan_backward",
-    "(Tensor grad, Tensor? grad_last, Tensor gate, Tensor candidate, Tensor? bias, Tensor? initial, Tensor? reset,"
-    " Tensor trace, str backend) -> (Tensor, Tensor, Tensor)",
+    "(Tensor grad, Tensor? grad_last, Tensor gate, Tensor candidate, Tensor? initial, Tensor? reset, Tensor? lengths,"
+    " Tensor trace, str backend) -> (Tensor, Tensor)",
+)
+torch.library.define(
+    "mgrade::gated_recurrence",
+    "(Tensor x, Tensor weight, Tensor bias, bool skip, Tensor? initial, Tensor? reset, Tensor? lengths, str backend)"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
+)
+torch.library.define(
+    "mgrade::gated_recurrence_backward",
+    "(Tensor grad, Tensor? grad_last, Tensor x, Tensor weight, Tensor bias, bool skip, Tensor? initial, Tensor? reset,"
+    " Tensor? lengths, Tensor gates, Tensor trace, str backend) -> (Tensor, Tensor, Tensor, Tensor)",
 )
 
 
@@ -42,72 +55,62 @@ def gated_scan(
     gate, candidate (batch, time, hidden): logits of the update gate, and what it lets in.
     initial (batch, hidden): the state before the first step; zero if not given.
     reset (batch, time), boolean: where true, the past before that step is gone.
-    lengths (batch): how many steps of each row are valid, if not all; h means nothing after them.
+    lengths (batch): how many steps of each row are valid, if not all; after them the state is held.
     Returns h (batch, time, hidden) and the last valid state (batch, hidden), float32 for half-precision input.
     """
     _check.floating("gate", gate, (None, None, None), "(batch, time, hidden)")
     batch, time, hidden = gate.shape
     _check.floating("candidate", candidate, (batch, time, hidden), "(batch, time, hidden)")
     _check.same_dtype("candidate", candidate, "gate", gate.dtype)
-    initial = _checked(gate, hidden, initial, reset, lengths)
-    if lengths is not None:
-        # a gate that is shut for good holds the state through the padding
-        padding = _padding(gate, lengths)
-        gate = gate.masked_fill(padding[..., None], -torch.inf)
-        candidate = candidate.masked_fill(padding[..., None], 0)
-        reset = None if reset is None else reset & ~padding
-    h, last, _ = torch.ops.mgrade.gated_scan(gate, candidate, None, None, initial, reset, choose(backend, gate))
+    initial, reset = _checked(gate, hidden, initial, reset, lengths)
+    h, last, _ = torch.ops.mgrade.gated_scan(gate, candidate, initial, reset, lengths, choose(backend, gate))
     return h, last
 
 
-def gated_scan_packed(
-    gates: Tensor,
-    bias: Tensor | None = None,
-    skip: Tensor | None = None,
+def gated_recurrence(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
     initial: Tensor | None = None,
     reset: Tensor | None = None,
     *,
     lengths: Tensor | None = None,
+    skip: bool = False,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
-    """`gated_scan` of the two halves of gates + bias, plus `skip`.
+    """`gated_scan` of the two halves, gate and candidate, of weight @ x + bias; plus x itself if `skip`.
 
-    gates (batch, time, 2 hidden), bias (2 hidden): the gate's half, then the candidate's; skip (batch, time, hidden).
-    The rest, and the last state returned, which leaves `skip` out, are as in `gated_scan`.
+    x (batch, time, dim), weight (2 hidden, dim), bias (2 hidden). The rest, and the last state returned, which leaves
+    the skip out, are as in `gated_scan`.
     """
-    _check.floating("gates", gates, (None, None, None), "(batch, time, 2 hidden)")
-    batch, time, width = gates.shape
-    if width % 2:
-        raise ValueError(f"gates must hold two halves, got {width} channels")
-    if bias is not None:
-        _check.floating("bias", bias, (width,), "(2 hidden)")
-    if skip is not None:
-        _check.floating("skip", skip, (batch, time, width // 2), "(batch, time, hidden)")
-        skip = skip.to(gates.dtype)
-    initial = _checked(gates, width // 2, initial, reset, lengths)
-    if lengths is not None:
-        padding = _padding(gates, lengths)
-        shut = gates.new_zeros(width).index_fill(0, torch.arange(width // 2, device=gates.device), -torch.inf)
-        gates = torch.where(padding[..., None], shut, gates)
-        reset = None if reset is None else reset & ~padding
-    y, last, _ = torch.ops.mgrade.gated_scan_packed(gates, bias, skip, initial, reset, choose(backend, gates))
+    _check.floating("x", x, (None, None, None), "(batch, time, dim)")
+    dim = x.shape[2]
+    _check.floating("weight", weight, (None, dim), "(2 hidden, dim)")
+    if weight.shape[0] % 2:
+        raise ValueError(f"weight must have two halves, gate and candidate, got {weight.shape[0]} rows")
+    hidden = weight.shape[0] // 2
+    _check.floating("bias", bias, (2 * hidden,), "(2 hidden)")
+    if skip and hidden != dim:
+        raise ValueError(f"skip needs as many hidden units as x has channels, {dim}, got {hidden}")
+    initial, reset = _checked(x, hidden, initial, reset, lengths)
+    chosen = choose(backend, x)
+    y, last, *_ = torch.ops.mgrade.gated_recurrence(x, weight, bias, skip, initial, reset, lengths, chosen)
     return y, last
 
 
 def _checked(
-    gate: Tensor, hidden: int, initial: Tensor | None, reset: Tensor | None, lengths: Tensor | None
-) -> Tensor | None:
-    batch, time = gate.shape[:2]
+    x: Tensor, hidden: int, initial: Tensor | None, reset: Tensor | None, lengths: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """The initial state in the dtype of accumulation, and the restarts that lie within the valid steps."""
+    batch, time = x.shape[:2]
     if initial is not None:
         _check.floating("initial", initial, (batch, hidden), "(batch, hidden)")
-        initial = initial.to(accumulator(gate.dtype))
+        initial = initial.to(accumulator(x.dtype))
     _check.reset_mask(reset, batch, time)
     _check.row_lengths(lengths, batch, time)
-    return initial
-
-
-def _padding(gate: Tensor, lengths: Tensor) -> Tensor:
-    return torch.arange(gate.shape[1], device=gate.device) >= lengths[:, None]
+    if reset is not None and lengths is not None:
+        reset = reset & (torch.arange(time, device=x.device) < lengths[:, None])
+    return initial, reset
 
 
 def _implementation(backend: str) -> ModuleType:
@@ -119,131 +122,193 @@ def _implementation(backend: str) -> ModuleType:
 
 
 @torch.library.impl("mgrade::gated_scan", "default")
-def _forward(
+def _scan(
     gate: Tensor,
     candidate: Tensor,
-    bias: Tensor | None,
-    skip: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The outputs, the last state, and what the gradient needs beside them: nothing where the outputs serve."""
-    return _implementation(backend).forward(gate, candidate, bias, skip, initial, reset)
-
-
-@torch.library.impl("mgrade::gated_scan_packed", "default")
-def _forward_packed(
-    gates: Tensor,
-    bias: Tensor | None,
-    skip: Tensor | None,
-    initial: Tensor | None,
-    reset: Tensor | None,
-    backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _implementation(backend).forward(*gates.chunk(2, -1), bias, skip, initial, reset)
+    """The states, the last one, and what the gradient needs beside them: nothing where the states serve."""
+    return _implementation(backend).forward(gate, candidate, None, None, initial, reset, lengths)
 
 
 @torch.library.impl("mgrade::gated_scan_backward", "default")
-def _backward(
+def _scan_backward(
     grad: Tensor,
     grad_last: Tensor | None,
     gate: Tensor,
     candidate: Tensor,
-    bias: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
     trace: Tensor,
     backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of gate and candidate side by side, of the bias (empty without one) and of the initial state."""
-    packed = _like_packed(gate, backend)
-    arguments = (grad, grad_last, gate, candidate, bias, initial, reset, trace, packed)
-    grad_bias, grad_initial = _implementation(backend).backward(*arguments)
-    return packed, gate.new_empty(0) if bias is None else grad_bias.to(bias.dtype), grad_initial
+) -> tuple[Tensor, Tensor]:
+    """The gradients of gate and candidate side by side, and of the initial state."""
+    packed = _like_packed(gate, gate.shape[2], backend)
+    _, grad_initial = _implementation(backend).backward(
+        grad, grad_last, gate, candidate, None, initial, reset, lengths, trace, packed
+    )
+    return packed, grad_initial
 
 
-def _like_packed(gate: Tensor, backend: str) -> Tensor:
-    batch, time, hidden = gate.shape
-    return like_result(gate.new_empty(1, 1, 1).expand(batch, time, 2 * hidden), backend)
+@torch.library.impl("mgrade::gated_recurrence", "default")
+def _recurrence(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    skip: bool,
+    initial: Tensor | None,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    gates = product(x, weight, backend)
+    beside = x if skip else None
+    y, last, trace = _implementation(backend).forward(*gates.chunk(2, -1), bias, beside, initial, reset, lengths)
+    return y, last, gates, trace
+
+
+@torch.library.impl("mgrade::gated_recurrence_backward", "default")
+def _recurrence_backward(
+    grad: Tensor,
+    grad_last: Tensor | None,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    skip: bool,
+    initial: Tensor | None,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    gates: Tensor,
+    trace: Tensor,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of x, weight, bias and initial state."""
+    packed = _like_packed(x, weight.shape[0] // 2, backend)
+    grad_bias, grad_initial = _implementation(backend).backward(
+        grad, grad_last, *gates.chunk(2, -1), bias, initial, reset, lengths, trace, packed
+    )
+    grad_x = add_product(grad if skip else None, packed, weight, backend)
+    return grad_x, outer_product(packed, x, backend).to(weight.dtype), grad_bias.to(bias.dtype), grad_initial
+
+
+def _like_packed(x: Tensor, hidden: int, backend: str) -> Tensor:
+    batch, time = x.shape[:2]
+    return like_result(x.new_empty(1, 1, 1).expand(batch, time, 2 * hidden), backend)
+
+
+def _like_state(x: Tensor, hidden: int) -> Tensor:
+    return x.new_empty(x.shape[0], hidden, dtype=accumulator(x.dtype))
 
 
 @torch.library.register_fake("mgrade::gated_scan")
-def _fake_forward(
+def _fake_scan(
     gate: Tensor,
     candidate: Tensor,
-    bias: Tensor | None,
-    skip: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    batch, time, hidden = gate.shape
-    wide = accumulator(gate.dtype)
-    trace = _implementation(backend).trace_shape(batch, time, hidden, skip is not None)
-    last = gate.new_empty(batch, hidden, dtype=wide)
-    return like_result(gate, backend), last, gate.new_empty(trace, dtype=wide)
-
-
-@torch.library.register_fake("mgrade::gated_scan_packed")
-def _fake_packed(
-    gates: Tensor,
-    bias: Tensor | None,
-    skip: Tensor | None,
-    initial: Tensor | None,
-    reset: Tensor | None,
-    backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _fake_forward(*gates.chunk(2, -1), bias, skip, initial, reset, backend)
+    hidden = gate.shape[2]
+    trace = gate.new_empty(_implementation(backend).trace_shape(*gate.shape, False), dtype=accumulator(gate.dtype))
+    return like_result(gate, backend), _like_state(gate, hidden), trace
 
 
 @torch.library.register_fake("mgrade::gated_scan_backward")
-def _fake_backward(
+def _fake_scan_backward(
     grad: Tensor,
     grad_last: Tensor | None,
     gate: Tensor,
     candidate: Tensor,
-    bias: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
     trace: Tensor,
     backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    batch, _, hidden = gate.shape
-    grad_bias = gate.new_empty(0) if bias is None else torch.empty_like(bias)
-    return _like_packed(gate, backend), grad_bias, gate.new_empty(batch, hidden, dtype=accumulator(gate.dtype))
+) -> tuple[Tensor, Tensor]:
+    hidden = gate.shape[2]
+    return _like_packed(gate, hidden, backend), _like_state(gate, hidden)
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    *gates, bias, skip, initial, reset, ctx.backend = inputs
-    y, _, trace = output
-    ctx.has_skip = skip is not None
-    ctx.save_for_backward(bias, initial, reset, trace if trace.shape[1] else y, *gates)
+@torch.library.register_fake("mgrade::gated_recurrence")
+def _fake_recurrence(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    skip: bool,
+    initial: Tensor | None,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    batch, time = x.shape[:2]
+    hidden = weight.shape[0] // 2
+    y = like_result(x.new_empty(1, 1, 1).expand(batch, time, hidden), backend)
+    shape = _implementation(backend).trace_shape(batch, time, hidden, skip)
+    trace = x.new_empty(shape, dtype=accumulator(x.dtype))
+    return y, _like_state(x, hidden), _like_packed(x, hidden, backend), trace
+
+
+@torch.library.register_fake("mgrade::gated_recurrence_backward")
+def _fake_recurrence_backward(
+    grad: Tensor,
+    grad_last: Tensor | None,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    skip: bool,
+    initial: Tensor | None,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    gates: Tensor,
+    trace: Tensor,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    hidden = weight.shape[0] // 2
+    return like_result(x, backend), torch.empty_like(weight), torch.empty_like(bias), _like_state(x, hidden)
+
+
+def _setup_scan(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.backend = inputs
+    h, _, trace = output
+    ctx.save_for_backward(*tensors, trace if trace.shape[1] else h)
     ctx.set_materialize_grads(False)
 
 
-def _gradients(ctx: Any, grad: Tensor | None, grad_last: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    """The packed gradient of the gates, then those of bias, skip and initial state."""
-    bias, initial, reset, trace, *gates = ctx.saved_tensors
-    gate, candidate = gates[0].chunk(2, -1) if len(gates) == 1 else gates
-    skipped = grad if ctx.has_skip else None
+def _scan_gradient(
+    ctx: Any, grad: Tensor | None, grad_last: Tensor | None, _: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    gate, candidate, initial, *others = ctx.saved_tensors
     if grad is None:
         grad = torch.zeros_like(gate)
-    packed, grad_bias, grad_initial = torch.ops.mgrade.gated_scan_backward(
-        grad, grad_last, gate, candidate, bias, initial, reset, trace, ctx.backend
+    packed, grad_initial = torch.ops.mgrade.gated_scan_backward(
+        grad, grad_last, gate, candidate, initial, *others, ctx.backend
     )
-    return packed, None if bias is None else grad_bias, skipped, None if initial is None else grad_initial
+    return *packed.chunk(2, -1), None if initial is None else grad_initial, None, None, None
 
 
-def _autograd(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    packed, *others = _gradients(ctx, *grads)
-    assert packed is not None
-    return *packed.chunk(2, -1), *others, None, None
+def _setup_recurrence(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, weight, bias, ctx.skip, *others, ctx.backend = inputs
+    y, _, gates, trace = output
+    ctx.save_for_backward(x, weight, bias, *others, gates, trace if trace.shape[1] else y)
+    ctx.set_materialize_grads(False)
 
 
-def _autograd_packed(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    return *_gradients(ctx, *grads), None, None
+def _recurrence_gradient(
+    ctx: Any, grad: Tensor | None, grad_last: Tensor | None, *_: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    x, weight, bias, initial, *others = ctx.saved_tensors
+    if grad is None:
+        grad = x.new_zeros(*x.shape[:2], weight.shape[0] // 2)
+    *grads, grad_initial = torch.ops.mgrade.gated_recurrence_backward(
+        grad, grad_last, x, weight, bias, ctx.skip, initial, *others, ctx.backend
+    )
+    return *grads, None, None if initial is None else grad_initial, None, None, None
 
 
-torch.library.register_autograd("mgrade::gated_scan", _autograd, setup_context=_setup)
-torch.library.register_autograd("mgrade::gated_scan_packed", _autograd_packed, setup_context=_setup)
+torch.library.register_autograd("mgrade::gated_scan", _scan_gradient, setup_context=_setup_scan)
+torch.library.register_autograd("mgrade::gated_recurrence", _recurrence_gradient, setup_context=_setup_recurrence)

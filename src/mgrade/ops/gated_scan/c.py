@@ -19,16 +19,18 @@ def forward(
     skip: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     dtype = accumulator(gate.dtype)
     g, c = _c.rows(gate, dtype), _c.rows(candidate, dtype)
     bias, initial, reset = (_c.contiguous(bias, dtype), _c.contiguous(initial, dtype), _c.contiguous(reset, torch.bool))
+    lengths = _c.contiguous(lengths, torch.int64)
     h = torch.empty(gate.shape, dtype=dtype)
     last = torch.empty(gate.shape[0], gate.shape[2], dtype=dtype)
     _c.call(
         "gated_scan_forward",
         dtype,
-        *(g, c, bias, initial, reset, h, last),
+        *(g, c, bias, initial, reset, lengths, h, last),
         *(*gate.shape, *g.stride()[:2], *c.stride()[:2], _c.threads(16 * h.numel())),
     )
     if skip is None:
@@ -44,6 +46,7 @@ def backward(
     bias: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
     trace: Tensor,
     packed: Tensor,
 ) -> tuple[Tensor | None, Tensor]:
@@ -53,13 +56,14 @@ def backward(
     pull, g, c = _c.rows(grad, dtype), _c.rows(gate, dtype), _c.rows(candidate, dtype)
     grad_last, bias, initial = (_c.contiguous(tensor, dtype) for tensor in (grad_last, bias, initial))
     reset, h = _c.contiguous(reset, torch.bool), trace.to(dtype).contiguous()
+    lengths = _c.contiguous(lengths, torch.int64)
     wide = packed if packed.dtype == dtype else torch.empty(packed.shape, dtype=dtype)
     grad_bias = None if bias is None else torch.empty(batch, 2 * hidden, dtype=dtype)
     grad_initial = torch.empty(batch, hidden, dtype=dtype)
     _c.call(
         "gated_scan_backward",
         dtype,
-        *(pull, grad_last, g, c, bias, initial, reset, h, wide, grad_bias, grad_initial),
+        *(pull, grad_last, g, c, bias, initial, reset, lengths, h, wide, grad_bias, grad_initial),
         *(*gate.shape, *pull.stride()[:2], *g.stride()[:2], *c.stride()[:2], _c.threads(16 * g.numel())),
     )
     if wide is not packed:

@@ -60,13 +60,17 @@ def trace_shape(batch: int, time: int, hidden: int, skipped: bool) -> tuple[int,
     return batch, time if skipped else 0, hidden
 
 
-def biased(gate: Tensor, candidate: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Gate and candidate with their halves of the bias, in the dtype of accumulation."""
+def biased(gate: Tensor, candidate: Tensor, bias: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Gate and candidate with their halves of the bias; after a row's length the gate is shut for good."""
     dtype = accumulator(gate.dtype)
-    if bias is None:
-        return gate.to(dtype), candidate.to(dtype)
-    gate_bias, candidate_bias = bias.to(dtype).chunk(2)
-    return gate.to(dtype) + gate_bias, candidate.to(dtype) + candidate_bias
+    gate, candidate = gate.to(dtype), candidate.to(dtype)
+    if bias is not None:
+        gate_bias, candidate_bias = bias.to(dtype).chunk(2)
+        gate, candidate = gate + gate_bias, candidate + candidate_bias
+    if lengths is not None:
+        padding = (torch.arange(gate.shape[1], device=gate.device) >= lengths[:, None])[..., None]
+        gate, candidate = gate.masked_fill(padding, -torch.inf), candidate.masked_fill(padding, 0)
+    return gate, candidate
 
 
 def forward(
@@ -76,8 +80,9 @@ def forward(
     skip: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    logit, value = biased(gate, candidate, bias)
+    logit, value = biased(gate, candidate, bias, lengths)
     h = linear_scan(torch.sigmoid(-logit), torch.sigmoid(logit) * value, initial, reset)
     last = last_state(h, initial)
     if skip is None:
@@ -93,11 +98,12 @@ def backward(
     bias: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
     trace: Tensor,
     packed: Tensor,
 ) -> tuple[Tensor | None, Tensor]:
     """Writes the gradients of gate and candidate into `packed`, (batch, time, 2 hidden)."""
-    logit, value = biased(gate, candidate, bias)
+    logit, value = biased(gate, candidate, bias, lengths)
     batch, time, hidden = gate.shape
     if time == 0:
         grad_initial = logit.new_zeros(batch, hidden) if grad_last is None else grad_last.clone()

@@ -16,6 +16,7 @@ from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
 
 _CHANNELS, _TIME = (4, 16) if TRITON_INTERPRETED else (8, 128)
+_STAGES, _WARPS = 2, 4
 # Enough programs to fill a large chip several times over; fixed, so that rounding does not depend on the device.
 _PROGRAMS = 1024
 
@@ -25,6 +26,23 @@ def _compose(keep_a, drive_a, restart_a, keep_b, drive_b, restart_b):
     """Step a, then step b. A restart in b leaves a out, rather than multiplying it by zero."""
     seen = tl.where(restart_b > 0, 0.0, keep_b * drive_a)
     return keep_a * keep_b, drive_b + seen, tl.maximum(restart_a, restart_b)
+
+
+@triton.jit
+def _compose_plain(keep_a, drive_a, keep_b, drive_b):
+    """Step a, then step b, where there are no restarts."""
+    return keep_a * keep_b, keep_b * drive_a + drive_b
+
+
+@triton.jit
+def _scan(keep, drive, restart, HAS_RESET: tl.constexpr, REVERSE: tl.constexpr):
+    """The composition of all steps up to each: how much of the past it keeps (nothing after a restart), and drive."""
+    if HAS_RESET:
+        through, out, cut = tl.associative_scan((keep, drive, restart), 1, _compose, reverse=REVERSE)
+        through = tl.where(cut > 0, 0.0, through)
+    else:
+        through, out = tl.associative_scan((keep, drive), 1, _compose_plain, reverse=REVERSE)
+    return through, out
 
 
 @triton.jit
@@ -70,29 +88,39 @@ def _entering(maps, batch, span, spans, channel, H, inside, state):
 
 
 @triton.jit
+def _limit(lengths, batch, T, HAS_LENGTHS: tl.constexpr):
+    """How many steps of a row are valid; after them a step keeps the state."""
+    limit = T
+    if HAS_LENGTHS:
+        limit = tl.load(lengths + batch).to(tl.int32)
+    return limit
+
+
+@triton.jit
 def _last_column(tile, BT: tl.constexpr):
     return tl.sum(tl.where((tl.arange(0, BT) == BT - 1)[None, :], tile, 0.0), 1)
 
 
 @triton.jit
-def _forward_kernel(
-    gate, candidate, bias, skip, initial, reset, maps, y, last, starts,
+def _scan_forward(
+    gate, candidate, bias, skip, initial, reset, lengths, maps, y, last, starts,
     T, H, gate_b, gate_c, candidate_b, candidate_c, skip_b, skip_c, tiles, spans, span_tiles,
     HAS_BIAS: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_INITIAL: tl.constexpr, HAS_RESET: tl.constexpr,
-    SUMMARY: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr,
+    HAS_LENGTHS: tl.constexpr, SUMMARY: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """One span of one block of channels: its outputs, or with SUMMARY its map."""
     batch = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     span = tl.program_id(2)
     inside = channel < H
+    limit = _limit(lengths, batch, T, HAS_LENGTHS)
     state = tl.zeros((BC,), tl.float32)
     kept = tl.full((BC,), 1.0, tl.float32)
     if not SUMMARY:
         if HAS_INITIAL:
             state = tl.load(initial + batch * H + channel, mask=inside, other=0.0)
         state = _entering(maps, batch, span, spans, channel, H, inside, state)
-    for tile in range(span * span_tiles, tl.minimum((span + 1) * span_tiles, tiles)):
+    for tile in tl.range(span * span_tiles, tl.minimum((span + 1) * span_tiles, tiles), num_stages=STAGES):
         step = tile * BT + tl.arange(0, BT)
         here = step < T
         mask = inside[:, None] & here[None, :]
@@ -100,14 +128,15 @@ def _forward_kernel(
         value = _load(candidate, candidate_b, candidate_c, batch, channel, step, mask)
         value = _biased(value, bias, H + channel, inside, HAS_BIAS)
         keep, take = _gates(logit)
-        keep, drive = tl.where(mask, keep, 1.0), tl.where(mask, take * value, 0.0)
+        valid = mask & (step < limit)[None, :]
+        keep, drive = tl.where(valid, keep, 1.0), tl.where(valid, take * value, 0.0)
         restart = _restarts(reset, batch, T, step, here, HAS_RESET, BC, BT)
         # the state before the tile enters through its first step
         first = (tl.arange(0, BT) == 0)[None, :] & (restart == 0)
         drive += tl.where(first, keep * state[:, None], 0.0)
-        through, out, cut = tl.associative_scan((keep, drive, restart), 1, _compose)
+        through, out = _scan(keep, drive, restart, HAS_RESET, False)
         if SUMMARY:
-            kept *= _last_column(tl.where(cut > 0, 0.0, through), BT)
+            kept *= _last_column(through, BT)
         else:
             tl.store(starts + (batch * tiles + tile) * H + channel, state, mask=inside)
             shown = out
@@ -125,17 +154,19 @@ def _forward_kernel(
 
 
 @triton.jit
-def _backward_kernel(
-    grad, grad_last, gate, candidate, bias, reset, maps, starts, grad_gate, grad_candidate, grad_bias, grad_initial,
+def _scan_backward(
+    grad, grad_last, gate, candidate, bias, reset, lengths, maps, starts, grad_gate, grad_candidate, grad_bias,
+    grad_initial,
     T, H, grad_b, grad_c, gate_b, gate_c, candidate_b, candidate_c, out_b, tiles, spans, span_tiles,
-    HAS_BIAS: tl.constexpr, HAS_LAST: tl.constexpr, HAS_RESET: tl.constexpr, SUMMARY: tl.constexpr,
-    BC: tl.constexpr, BT: tl.constexpr,
+    HAS_BIAS: tl.constexpr, HAS_LAST: tl.constexpr, HAS_RESET: tl.constexpr, HAS_LENGTHS: tl.constexpr,
+    SUMMARY: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """One span, backwards in time: spans, tiles and steps are counted from the end."""
     batch = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     span = tl.program_id(2)
     inside = channel < H
+    limit = _limit(lengths, batch, T, HAS_LENGTHS)
     carry = tl.zeros((BC,), tl.float32)  # dL/dh_t from the steps after t, already through their gates
     kept = tl.full((BC,), 1.0, tl.float32)
     if not SUMMARY:
@@ -144,13 +175,15 @@ def _backward_kernel(
         carry = _entering(maps, batch, span, spans, channel, H, inside, carry)
     sum_gate = tl.zeros((BC,), tl.float32)
     sum_candidate = tl.zeros((BC,), tl.float32)
-    for index in range(span * span_tiles, tl.minimum((span + 1) * span_tiles, tiles)):
+    for index in tl.range(span * span_tiles, tl.minimum((span + 1) * span_tiles, tiles), num_stages=STAGES):
         tile = tiles - 1 - index
         step = tile * BT + tl.arange(0, BT)
         here = step < T
         mask = inside[:, None] & here[None, :]
         logit = _biased(_load(gate, gate_b, gate_c, batch, channel, step, mask), bias, channel, inside, HAS_BIAS)
         keep, take = _gates(logit)
+        valid = mask & (step < limit)[None, :]
+        keep = tl.where(valid, keep, 1.0)
         pull = _load(grad, grad_b, grad_c, batch, channel, step, mask)
         # what step t passes down is multiplied by the gate of t + 1, and stopped by a restart there;
         # `carry` comes through the gate of the step after the tile already
@@ -159,27 +192,27 @@ def _backward_kernel(
         mask_later = inside[:, None] & later[None, :]
         logit = _load(gate, gate_b, gate_c, batch, channel, next_step, mask_later)
         keep_later, _ = _gates(_biased(logit, bias, channel, inside, HAS_BIAS))
-        keep_later = tl.where(mask_later, keep_later, 1.0)
+        keep_later = tl.where(mask_later & (next_step < limit)[None, :], keep_later, 1.0)
         restart_later = _restarts(reset, batch, T, next_step, later, HAS_RESET, BC, BT)
         final = here & ((next_step == T) | (tl.arange(0, BT) == BT - 1))  # the tile's last step that exists
         drive = pull + tl.where(final[None, :], carry[:, None], 0.0)
-        through, total, cut = tl.associative_scan((keep_later, drive, restart_later), 1, _compose, reverse=True)
+        through, total = _scan(keep_later, drive, restart_later, HAS_RESET, True)
         restart = _restarts(reset, batch, T, step, here, HAS_RESET, BC, BT)
         down = tl.where(restart > 0, 0.0, keep * total)
         at_first = (tl.arange(0, BT) == 0)[None, :]
         if SUMMARY:
-            through = tl.where((cut > 0) | (restart > 0), 0.0, keep * through)
+            through = tl.where(restart > 0, 0.0, keep * through)
             kept *= tl.sum(tl.where(at_first, through, 0.0), 1)
         else:
             value = _load(candidate, candidate_b, candidate_c, batch, channel, step, mask)
             value = _biased(value, bias, H + channel, inside, HAS_BIAS)
             state = tl.load(starts + (batch * tiles + tile) * H + channel, mask=inside, other=0.0)
-            keep, forward = tl.where(mask, keep, 1.0), tl.where(mask, take * value, 0.0)
+            forward = tl.where(valid, take * value, 0.0)
             forward += tl.where(at_first & (restart == 0), keep * state[:, None], 0.0)
-            _, h, _ = tl.associative_scan((keep, forward, restart), 1, _compose)
+            _, h = _scan(keep, forward, restart, HAS_RESET, False)
             # keep (c - h_{t-1}) = c - h_t, so that h_{t-1} is not needed
-            to_gate = tl.where(mask, total * take * (value - h), 0.0)
-            to_candidate = tl.where(mask, total * take, 0.0)
+            to_candidate = tl.where(valid, total * take, 0.0)
+            to_gate = to_candidate * (value - h)
             at = batch * out_b + channel[:, None].to(tl.int64) * T + step[None, :]
             tl.store(grad_gate + at, to_gate.to(grad_gate.dtype.element_ty), mask=mask)
             tl.store(grad_candidate + at, to_candidate.to(grad_candidate.dtype.element_ty), mask=mask)
@@ -220,6 +253,7 @@ def forward(
     skip: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     batch, time, hidden = gate.shape
     g, c = _triton.time_last(gate), _triton.time_last(candidate)
@@ -234,12 +268,13 @@ def forward(
         return _triton.time_first(y), last, starts
     maps = torch.empty(batch, spans, 2, hidden, **wide)
     for summary in (True, False) if spans > 1 else (False,):
-        _forward_kernel[(batch, triton.cdiv(hidden, _CHANNELS), spans)](
-            g, c, bias, beside, initial, reset, maps, y, last, starts, time, hidden,
+        _scan_forward[(batch, triton.cdiv(hidden, _CHANNELS), spans)](
+            g, c, bias, beside, initial, reset, lengths, maps, y, last, starts, time, hidden,
             *g.stride()[:2], *c.stride()[:2], *(beside.stride()[:2] if beside is not None else (0, 0)),
             tiles, spans, span_tiles,
             HAS_BIAS=bias is not None, HAS_SKIP=beside is not None, HAS_INITIAL=initial is not None,
-            HAS_RESET=reset is not None, SUMMARY=summary, BC=_CHANNELS, BT=_TIME,
+            HAS_RESET=reset is not None, HAS_LENGTHS=lengths is not None, SUMMARY=summary,
+            BC=_CHANNELS, BT=_TIME, STAGES=_STAGES, num_warps=_WARPS,
         )  # fmt: skip
     return _triton.time_first(y), last, starts
 
@@ -252,6 +287,7 @@ def backward(
     bias: Tensor | None,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
     starts: Tensor,
     packed: Tensor,
 ) -> tuple[Tensor | None, Tensor]:
@@ -267,11 +303,14 @@ def backward(
     if batch and hidden:
         maps = torch.empty(batch, spans, 2, hidden, **wide)
         for summary in (True, False) if spans > 1 else (False,):
-            _backward_kernel[(batch, triton.cdiv(hidden, _CHANNELS), spans)](
-                pull, grad_last, g, c, bias, reset, maps, starts, out, out[:, hidden:], grad_bias, grad_initial,
-                time, hidden, *pull.stride()[:2], *g.stride()[:2], *c.stride()[:2], out.stride(0),
+            _scan_backward[(batch, triton.cdiv(hidden, _CHANNELS), spans)](
+                pull, grad_last, g, c, bias, reset, lengths, maps, starts, out, out[:, hidden:], grad_bias,
+                grad_initial, time, hidden, *pull.stride()[:2], *g.stride()[:2], *c.stride()[:2], out.stride(0),
                 tiles, spans, span_tiles,
                 HAS_BIAS=bias is not None, HAS_LAST=grad_last is not None, HAS_RESET=reset is not None,
-                SUMMARY=summary, BC=_CHANNELS, BT=_TIME,
+                HAS_LENGTHS=lengths is not None, SUMMARY=summary, BC=_CHANNELS, BT=_TIME, STAGES=_STAGES,
+                num_warps=_WARPS,
             )  # fmt: skip
-    return None if grad_bias is None else grad_bias.sum((0, 1)), grad_initial
+    if grad_bias is not None:
+        grad_bias = _triton.sum_parts(grad_bias.flatten(0, 1))
+    return grad_bias, grad_initial

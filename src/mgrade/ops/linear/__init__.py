@@ -26,18 +26,43 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return y if bias is None else y + bias
 
 
+def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
+    """x @ weight^T, laid out as `backend` likes it: (batch, time, inputs) -> (batch, time, outputs)."""
+    if backend == "triton":
+        from mgrade.ops.linear import triton
+
+        return triton.product(x, weight)
+    return F.linear(x, weight)
+
+
+def add_product(base: Tensor | None, grad: Tensor, weight: Tensor, backend: str) -> Tensor:
+    """base + grad @ weight, the way back through `product`: (batch, time, outputs) -> (batch, time, inputs)."""
+    if backend == "triton":
+        from mgrade.ops.linear import triton
+
+        return triton.product(grad, weight.t(), base)
+    back = grad.flatten(0, 1) @ weight
+    back = back if base is None else back.add_(base.flatten(0, 1))
+    return back.unflatten(0, grad.shape[:2])
+
+
+def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
+    """The gradient of `weight` in `product`: the sum over batch and time of grad x^T, (outputs, inputs)."""
+    if backend == "triton":
+        from mgrade.ops.linear import triton
+
+        return triton.outer(grad, x)[0]
+    return grad.flatten(0, 1).t() @ x.flatten(0, 1)
+
+
 @torch.library.impl("mgrade::linear", "default")
 def _forward(x: Tensor, weight: Tensor) -> Tensor:
-    from mgrade.ops.linear import triton
-
-    return triton.forward(x, weight)
+    return product(x, weight, "triton")
 
 
 @torch.library.impl("mgrade::linear_backward", "default")
 def _backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    from mgrade.ops.linear import triton
-
-    return triton.backward(grad, x, weight)
+    return add_product(None, grad, weight, "triton"), outer_product(grad, x, "triton").to(weight.dtype)
 
 
 @torch.library.register_fake("mgrade::linear")

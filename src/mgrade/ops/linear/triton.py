@@ -1,4 +1,4 @@
-"""Products with time contiguous: cuBLAS for W @ x, Triton for the gradient of W, a sum over batch and time."""
+"""Products with time contiguous: W @ x per batch row, and the sum over batch and time of a b^T."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from mgrade.ops import _triton
-from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
+from mgrade.ops._backend import TRITON_INTERPRETED
 
 _TILE, _TIME = (16, 16) if TRITON_INTERPRETED else (64, 64)
 # Enough programs to fill a large chip; fixed, so that rounding does not depend on the device.
@@ -16,16 +16,41 @@ _PROGRAMS = 512
 
 
 @triton.jit
-def _outer(
-    a, b, out, B, T, N, M, a_b, a_c, b_b, b_c, parts,
-    PRECISION: tl.constexpr, TILE: tl.constexpr, BT: tl.constexpr,
+def _add_product(
+    base, x, weight, y, T, N, M, base_b, base_c, x_b, x_c, weight_n, weight_m,
+    PRECISION: tl.constexpr, BN: tl.constexpr, BT: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """out (parts, N, M) = sum over batch rows and steps of a (B, N, T) times b (B, M, T)."""
+    """y (B, N, T) = base + weight (N, M) @ x (B, M, T)."""
+    batch = tl.program_id(1).to(tl.int64)
+    step = tl.program_id(0) * BT + tl.arange(0, BT)
+    row = tl.program_id(2) * BN + tl.arange(0, BN)
+    here = (row < N)[:, None] & (step < T)[None, :]
+    total = tl.zeros((BN, BT), tl.float32)
+    for begin in range(0, M, BM):
+        column = begin + tl.arange(0, BM)
+        some = column < M
+        at = weight + row[:, None] * weight_n + column[None, :] * weight_m
+        w = tl.load(at, mask=(row < N)[:, None] & some[None, :], other=0.0).to(tl.float32)
+        at = x + batch * x_b + column[:, None].to(tl.int64) * x_c + step[None, :]
+        value = tl.load(at, mask=some[:, None] & (step < T)[None, :], other=0.0).to(tl.float32)
+        total = tl.dot(w, value, total, input_precision=PRECISION)
+    at = base + batch * base_b + row[:, None].to(tl.int64) * base_c + step[None, :]
+    total += tl.load(at, mask=here, other=0.0).to(tl.float32)
+    tl.store(y + (batch * N + row[:, None]) * T + step[None, :], total.to(y.dtype.element_ty), mask=here)
+
+
+@triton.jit
+def _outer(
+    a, b, out, rows, B, T, N, M, a_b, a_c, b_b, b_c, parts,
+    SUMS: tl.constexpr, PRECISION: tl.constexpr, TILE: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
+    """out (parts, N, M) = sum over batch rows and steps of a (B, N, T) times b (B, M, T); rows (parts, N): of a."""
     row = tl.program_id(0) * TILE + tl.arange(0, TILE)
     column = tl.program_id(1) * TILE + tl.arange(0, TILE)
     part = tl.program_id(2)
     chunks = (T + BT - 1) // BT
     total = tl.zeros((TILE, TILE), tl.float32)
+    alone = tl.zeros((TILE, BT), tl.float32)
     for chunk in range((part * B * chunks) // parts, ((part + 1) * B * chunks) // parts):
         batch = tl.zeros((), tl.int64) + chunk // chunks
         step = (chunk % chunks) * BT + tl.arange(0, BT)
@@ -35,32 +60,49 @@ def _outer(
         at_b = b + batch * b_b + column[None, :].to(tl.int64) * b_c + step[:, None]
         right = tl.load(at_b, mask=(column < M)[None, :] & here[:, None], other=0.0).to(tl.float32)
         total = tl.dot(left, right, total, input_precision=PRECISION)
+        if SUMS:
+            alone += left
     at = out + (part * N + row[:, None]) * M + column[None, :]
     tl.store(at, total, mask=(row < N)[:, None] & (column < M)[None, :])
+    if SUMS:
+        tl.store(rows + part * N + row, tl.sum(alone, 1), mask=(row < N) & (tl.program_id(1) == 0))
 
 
-def outer(a: Tensor, b: Tensor) -> Tensor:
-    """a (batch, n, time), b (batch, m, time), time contiguous -> sum over batch and time of a b^T, (n, m)."""
+def outer(a: Tensor, b: Tensor, sums: bool = False) -> tuple[Tensor, Tensor]:
+    """a (batch, time, n), b (batch, time, m) -> the sum over batch and time of a b^T, (n, m), in float32.
+
+    With `sums` that of a alone too, (n); else zeros.
+    """
+    a, b = _triton.time_last(a), _triton.time_last(b)
     batch, n, time = a.shape
     m = b.shape[1]
     if not (batch and time):
-        return torch.zeros(n, m, dtype=accumulator(a.dtype), device=a.device)
+        return torch.zeros(n, m, dtype=torch.float32, device=a.device), torch.zeros(n, device=a.device)
     grid = triton.cdiv(n, _TILE), triton.cdiv(m, _TILE)
     parts = max(1, min(_PROGRAMS // (grid[0] * grid[1]), batch * triton.cdiv(time, _TIME)))
     out = torch.empty(parts, n, m, dtype=torch.float32, device=a.device)
+    rows = torch.empty(parts, n if sums else 0, dtype=torch.float32, device=a.device)
     _outer[(*grid, parts)](
-        a, b, out, batch, time, n, m, *a.stride()[:2], *b.stride()[:2], parts,
-        PRECISION=_triton.dot_precision(), TILE=_TILE, BT=_TIME,
+        a, b, out, rows, batch, time, n, m, *a.stride()[:2], *b.stride()[:2], parts,
+        SUMS=sums, PRECISION=_triton.dot_precision(), TILE=_TILE, BT=_TIME,
     )  # fmt: skip
-    return out.sum(0) if parts > 1 else out[0]
+    return _triton.sum_parts(out), _triton.sum_parts(rows)
 
 
-def forward(x: Tensor, weight: Tensor) -> Tensor:
+def product(x: Tensor, weight: Tensor, base: Tensor | None = None) -> Tensor:
+    """x (batch, time, m), weight (n, m) -> base + x @ weight^T, (batch, time, n)."""
     signal = _triton.time_last(x)
-    return _triton.time_first(torch.bmm(weight.expand(signal.shape[0], -1, -1), signal))
-
-
-def backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    pull, signal = _triton.time_last(grad), _triton.time_last(x)
-    grad_x = torch.bmm(weight.t().expand(pull.shape[0], -1, -1), pull)
-    return _triton.time_first(grad_x), outer(pull, signal).to(weight.dtype)
+    batch, m, time = signal.shape
+    if base is None:
+        return _triton.time_first(torch.bmm(weight.expand(batch, -1, -1), signal))
+    n = weight.shape[0]
+    below = _triton.time_last(base)
+    y = _triton.empty_time_last(batch, time, n, x)
+    if y.numel():
+        rows = min(max(16, triton.next_power_of_2(n)), 2 * _TILE)
+        _add_product[(triton.cdiv(time, _TIME), batch, triton.cdiv(n, rows))](
+            below, signal, weight, y, time, n, m, *below.stride()[:2], *signal.stride()[:2], *weight.stride(),
+            PRECISION=_triton.dot_precision(), BN=rows, BT=_TIME, BM=min(_TILE, max(16, triton.next_power_of_2(m))),
+            num_warps=8 if rows > 64 else 4,
+        )  # fmt: skip
+    return _triton.time_first(y)
