@@ -1,5 +1,7 @@
-"""Training: from a model and data to trained weights."""
+"""Training: which parameter learns how fast, what a loss is, and one step that does it all."""
 
+from mgrade.train.loss import cross_entropy
 from mgrade.train.optimiser import parameter_groups
+from mgrade.train.step import TrainingStep, cosine
 
-__all__ = ["parameter_groups"]
+__all__ = ["TrainingStep", "cosine", "cross_entropy", "parameter_groups"]

@@ -19,6 +19,7 @@ from mgrade.ops.delay_conv import triton_direct
 
 # Outputs per tile [TILE], inputs per product [TILE], and (batch row, tile) pairs per program [ROWS].
 _TILE, _ROWS = (16, 16) if TRITON_INTERPRETED else (64, 128)
+_FILTER_WARPS, _CORRELATE_WARPS = 8, 4
 _DEPTH = 16 if TRITON_INTERPRETED else 64  # rows summed per product in a kernel gradient
 # Programs over which a kernel gradient is spread at most, per channel and pair of tiles.
 _PARTS = 16
@@ -202,7 +203,7 @@ def _launch(
         x, kernel.contiguous(), history, skip, y, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
         from_step, *(size for pair in strides for size in pair),
         DIRECTION=direction, HAS_HISTORY=history is not None, HAS_SKIP=skip is not None,
-        PRECISION=_triton.dot_precision(), TILE=_TILE, ROWS=_ROWS, num_warps=8,
+        PRECISION=_triton.dot_precision(), TILE=_TILE, ROWS=_ROWS, num_warps=_FILTER_WARPS,
     )  # fmt: skip
 
 
@@ -261,6 +262,7 @@ def _kernel_gradient(grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | 
         grad, x, history, scratch, sums, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
         *grad.stride()[:2], *x.stride()[:2], blocks, parts,
         HAS_HISTORY=history is not None, PRECISION=_triton.dot_precision(), TILE=_TILE, ROWS=_DEPTH,
+        num_warps=_CORRELATE_WARPS,
     )  # fmt: skip
     # diagonal j of block b is lag (b - 1) TILE + j: halves of neighbouring blocks overlap
     halves = _triton.sum_parts(sums).view(blocks, channels, 2, _TILE)

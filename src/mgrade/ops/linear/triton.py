@@ -11,6 +11,7 @@ from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
 
 _TILE, _TIME = (16, 16) if TRITON_INTERPRETED else (64, 64)
+_OUTER_WARPS = 4
 # Enough programs to fill a large chip; fixed, so that rounding does not depend on the device.
 _PROGRAMS = 512
 
@@ -84,7 +85,7 @@ def outer(a: Tensor, b: Tensor, sums: bool = False) -> tuple[Tensor, Tensor]:
     rows = torch.empty(parts, n if sums else 0, dtype=torch.float32, device=a.device)
     _outer[(*grid, parts)](
         a, b, out, rows, batch, time, n, m, *a.stride()[:2], *b.stride()[:2], parts,
-        SUMS=sums, PRECISION=_triton.dot_precision(), TILE=_TILE, BT=_TIME,
+        SUMS=sums, PRECISION=_triton.dot_precision(), TILE=_TILE, BT=_TIME, num_warps=_OUTER_WARPS,
     )  # fmt: skip
     return _triton.sum_parts(out), _triton.sum_parts(rows)
 

@@ -1,0 +1,84 @@
+"""The GPU benchmark: `python -m benchmarks.gpu`. Needs torch and triton. Writes results/bench/gpu.json."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import torch
+
+from benchmarks import contenders, measure, report
+from benchmarks.configurations import CONFIGURATIONS, Configuration
+from benchmarks.contenders import PRECISIONS, Workload
+
+# Bytes of an activation that the floor counts with.
+ELEMENT = {"float32": 4, "tf32": 4, "bfloat16": 2}
+# The precision that the parts of a layer are compared in: float32 tensors, TF32 matrix products.
+PARTS_PRECISION = "tf32"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs everything, prints tables, writes the file after each configuration; the exit status."""
+    options = _options(argv)
+    document = report.header(options, options.device)
+    report.show_header(document)
+    document["parts_precision"] = PARTS_PRECISION
+    document["training_step"] = {}
+    for configuration in options.configurations:
+        c = configuration.shrunk() if options.quick else configuration
+        steps = _training_steps(c, options, document["copy_bandwidth"])
+        document["training_step"][c.name] = steps
+        title = f"{c.title}: training step, forward, backward, optimiser"
+        report.show(title, {f"{c.name} {precision}": entry for precision, entry in steps.items()})
+        workload = Workload(c, options.device, PARTS_PRECISION)
+        workload.set_precision()
+        parts = report.parts(workload, document["copy_bandwidth"], options.repeats, not options.skip_peers)
+        for part, entry in parts.items():
+            document.setdefault(part, {})[c.name] = entry
+        report.show_parts({part: {c.name: entry} for part, entry in parts.items()})
+        report.write(document, options.out, "gpu.json")
+    return report.finish(document, options.out, "gpu.json")
+
+
+def _options(argv: list[str] | None) -> argparse.Namespace:
+    parser = report.arguments("mgrade and its peers on CUDA", repeats=20, names=list(CONFIGURATIONS))
+    parser.add_argument("--precisions", default=",".join(PRECISIONS), help="by comma (default: %(default)s)")
+    parser.add_argument(
+        "--compile-in",
+        default="tf32",
+        help="precisions in which the peers are compiled too (default: %(default)s)",
+    )
+    parser.add_argument("--compile-mode", default="default", help="mode of torch.compile (default: %(default)s)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run of this script")
+    options = report.parse(parser, argv)
+    for option in ("precisions", "compile_in"):
+        chosen = [name.strip() for name in getattr(options, option).split(",")]
+        for name in chosen:
+            if name not in PRECISIONS:
+                parser.error(f"no precision {name!r}; choose from {', '.join(PRECISIONS)}")
+        setattr(options, option, chosen)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("no CUDA device here")
+    return options
+
+
+def _training_steps(c: Configuration, options: argparse.Namespace, bandwidth: float) -> dict[str, Any]:
+    """Per precision, mgrade and the composition of peers."""
+    steps = {}
+    for precision in options.precisions:
+        workload = Workload(c, options.device, precision)
+        workload.set_precision()
+        builds = contenders.training_steps(
+            workload,
+            with_peers=not options.skip_peers,
+            compiled=precision in options.compile_in and not options.no_compile,
+            mode=options.compile_mode,
+        )
+        results = measure.compare(builds, options.device, options.repeats)
+        steps[precision] = report.comparison(c, results, bandwidth, c.step_bytes(ELEMENT[precision]))
+    return steps
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""What a run says about itself, its tables, and the file it leaves."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import mgrade
+from benchmarks import contenders, measure, peers
+from benchmarks.configurations import CONFIGURATIONS, Configuration
+from benchmarks.contenders import Workload
+from mgrade import ops
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def arguments(description: str, repeats: int, names: list[str]) -> argparse.ArgumentParser:
+    """The options that the CPU and the GPU script share. names: the configurations to choose from."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench", help="folder for the JSON file")
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="folder with the peers' packages, if not installed")
+    parser.add_argument("--skip-peers", action="store_true", help="measure mgrade alone")
+    parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile of the peers")
+    parser.add_argument("--repeats", type=int, default=repeats, help="samples per contender (default: %(default)s)")
+    parser.add_argument("--only", default=",".join(names), help="configurations, by comma (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="a smoke run: small data, two samples, no torch.compile")
+    parser.add_argument("--commit", help="what to record as commit where there is no git")
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
+    """Parsed options, with `configurations` chosen and the peers' folder on the path."""
+    options = parser.parse_args(argv)
+    allowed = parser.get_default("only").split(",")
+    names = [name.strip() for name in options.only.split(",")]
+    for name in names:
+        if name not in allowed:
+            parser.error(f"--only: no configuration {name!r}; choose from {', '.join(allowed)}")
+    if options.repeats < 1:
+        parser.error(f"--repeats must be at least 1, got {options.repeats}")
+    if options.peers is not None:
+        if not options.peers.is_dir():
+            parser.error(f"--peers: no folder {options.peers}")
+        sys.path.append(str(options.peers.resolve()))
+    if options.quick:
+        options.repeats, options.no_compile = min(options.repeats, 2), True
+    options.configurations = [CONFIGURATIONS[name] for name in names]
+    return options
+
+
+def show_header(document: dict[str, Any]) -> None:
+    """One line on the machine, one on each peer."""
+    hardware = document["hardware"]
+    where = hardware.get("gpu") or f"{hardware['cpu']}, {hardware['threads']} threads"
+    print(f"{where}, copy {document['copy_bandwidth'] / 1e9:,.1f} GB/s, torch {document['versions']['torch']}")
+    for name, version in document["peers"].items():
+        print(f"{name}: {version}")
+    sys.stdout.flush()
+
+
+def header(options: argparse.Namespace, device: str) -> dict[str, Any]:
+    """Hardware, versions, commit, date, peers and the device's copy bandwidth."""
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": options.commit or _commit(),
+        "quick": options.quick,
+        "repeats": options.repeats,
+        "hardware": _hardware(device),
+        "versions": _versions(),
+        "mgrade_backends": list(ops.available()),
+        "peers": {} if options.skip_peers else peers.availability(device),
+        "copy_bandwidth": measure.copy_bandwidth(device, options.quick),
+        "units": "seconds and bytes; floor_share: the byte floor's time over the measured one",
+    }
+
+
+def _commit() -> str | None:
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks")
+        return git("rev-parse", "HEAD") + (" with changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _hardware(device: str) -> dict[str, Any]:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    hardware: dict[str, Any] = {
+        "cpu": models[0] if models else platform.processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": platform.system(),
+    }
+    if device == "cuda":
+        gpu = torch.cuda.get_device_properties(0)
+        hardware |= {
+            "gpu": gpu.name,
+            "gpu_memory": gpu.total_memory,
+            "multiprocessors": gpu.multi_processor_count,
+        }
+    return hardware
+
+
+def _versions() -> dict[str, Any]:
+    try:
+        import triton
+
+        triton_version = triton.__version__
+    except ImportError:
+        triton_version = None
+    return {
+        "python": platform.python_version(),
+        "mgrade": mgrade.__version__,
+        "torch": torch.__version__,
+        "triton": triton_version,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+    }
+
+
+def comparison(
+    configuration: Configuration, results: dict[str, Any], bandwidth: float, floor_bytes: int | None = None
+) -> dict[str, Any]:
+    """One configuration's entry: what was run, the floor, and the contenders in relation to it."""
+    floor = None if floor_bytes is None else floor_bytes / bandwidth
+    return {
+        "configuration": configuration.describe(),
+        "floor": floor,
+        "contenders": measure.relate(results, floor),
+    }
+
+
+def parts(workload: Workload, bandwidth: float, repeats: int, with_peers: bool) -> dict[str, dict[str, Any]]:
+    """The parts of one layer, forward and backward, each a comparison of its own."""
+    c = workload.configuration
+    questions = {
+        "scan": (contenders.scans, c.scan_bytes()),
+        "convolution": (contenders.convolutions, c.conv_bytes()),
+        "recurrent_layer": (contenders.recurrent_layers, None),
+    }
+    return {
+        part: comparison(c, measure.compare(build(workload, with_peers), workload.device, repeats), bandwidth, floor)
+        for part, (build, floor) in questions.items()
+    }
+
+
+def show_parts(parts: dict[str, dict[str, Any]]) -> None:
+    """The tables of all parts; parts: part -> configuration -> comparison."""
+    show("Scan of one layer, forward and backward", parts["scan"])
+    show("Convolution of one layer, forward and backward", parts["convolution"])
+    show("Recurrent layer with its matrix products, forward and backward", parts["recurrent_layer"])
+
+
+def show(title: str, entries: dict[str, Any]) -> None:
+    """A table of comparisons: contender by contender, times in milliseconds."""
+    columns = ("", "contender", "ms", "over mgrade", "of the floor", "peak MB", "over mgrade")
+    rows = [row for name, entry in entries.items() for row in _rows(name, entry)]
+    table(title, columns, rows)
+
+
+def _rows(name: str, entry: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    for contender, result in entry["contenders"].items():
+        if "median" not in result:
+            yield name, contender, result.get("unavailable") or f"FAILED {result['failed']}", "", "", "", ""
+            continue
+        yield (
+            name,
+            contender,
+            f"{result['median'] * 1e3:.3f}",
+            f"{result['over_mgrade']:.2f}x" if "over_mgrade" in result else "",
+            f"{result['floor_share']:.1%}" if "floor_share" in result else "",
+            f"{result['peak_bytes'] / 1e6:.0f}" if "peak_bytes" in result else "",
+            f"{result['peak_over_mgrade']:.2f}x" if "peak_over_mgrade" in result else "",
+        )
+
+
+def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Prints a table: with rich where it is installed, plainly elsewhere."""
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
+        print(f"\n{title}")
+        for row in (columns, *rows):
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        sys.stdout.flush()
+        return
+    shown = Table(*columns, title=title, title_justify="left")
+    for row in rows:
+        shown.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 120).print(shown)
+
+
+def write(document: dict[str, Any], folder: Path, name: str) -> Path:
+    """Writes `folder/name` as JSON, all or nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, unfinished = folder / name, folder / f".{name}.{os.getpid()}"
+    unfinished.write_text(json.dumps(document, indent=2) + "\n")
+    unfinished.replace(path)
+    return path
+
+
+def finish(document: dict[str, Any], folder: Path, name: str) -> int:
+    """Writes the file, says where, and gives the exit status: 1 if a contender broke."""
+    print(f"wrote {write(document, folder, name)}")
+    broken = measure.failures(document)
+    for line in broken:
+        print(f"failed: {line}", file=sys.stderr)
+    return 1 if broken else 0

@@ -1,0 +1,135 @@
+"""One training step: forward, loss, backward, clipping, optimiser, schedule; on CUDA as a single graph.
+
+A compact model is a long row of short kernels, and launching them one by one takes longer than running them. A CUDA
+graph launches the whole step at once. It needs static shapes: a batch of another shape, such as the last one of an
+epoch, simply runs launch by launch, with the same result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mgrade.nn import Model
+from mgrade.train.optimiser import parameter_groups
+
+
+def cosine(steps: int, warmup: int = 0) -> list[float]:
+    """Learning-rate factors: a linear rise over `warmup` steps, then half a cosine down to 0 at `steps`."""
+    if not 0 <= warmup <= steps:
+        raise ValueError(f"warmup must lie within 0 and steps = {steps}, got {warmup}")
+    rise = [(step + 1) / warmup for step in range(warmup)]
+    fall = [0.5 * (1 + math.cos(math.pi * step / (steps - warmup))) for step in range(steps - warmup)]
+    return rise + fall
+
+
+class TrainingStep:
+    """Call it with a batch: it updates `model` and returns the loss, as a tensor that the next call overwrites.
+
+    loss(model, *batch) -> scalar. `schedule` holds a factor of the learning rate for every step; after its end the
+    last one stays. `clip` bounds gradients, as ("value", limit) or ("norm", limit).
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        loss: Callable[..., Tensor],
+        *,
+        rate: float,
+        decay: float = 0.0,
+        schedule: Sequence[float] = (1.0,),
+        clip: tuple[str, float] | None = None,
+        capture: bool = True,
+    ):
+        if clip is not None and (clip[0] not in ("value", "norm") or not clip[1] > 0):
+            raise ValueError(f"clip must be ('value', limit) or ('norm', limit) with a limit above 0, got {clip!r}")
+        self.model, self.loss, self.clip = model, loss, clip
+        self.parameters = list(model.parameters())
+        device = self.parameters[0].device
+        self.on_cuda = device.type == "cuda"
+        self.captures = capture and self.on_cuda
+        groups = parameter_groups(model, rate, decay)
+        self.rates = [group["lr"] for group in groups]
+        if self.on_cuda:  # rates that a graph can change must live on the device
+            groups = [{**group, "lr": torch.tensor(group["lr"], device=device)} for group in groups]
+        self.optimiser = torch.optim.AdamW(groups, fused=True, capturable=self.on_cuda)
+        self.factors = torch.tensor(list(schedule), dtype=torch.float32, device=device)
+        self.count = torch.zeros((), dtype=torch.int64, device=device)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._inputs: tuple[Tensor, ...] = ()
+        self._result: Tensor = torch.zeros((), device=device)
+
+    def __call__(self, *batch: Tensor) -> Tensor:
+        """One step on `batch`."""
+        if not self.captures:
+            return self._step(*batch)
+        if self._graph is None:
+            self._capture(batch)
+        assert self._graph is not None
+        if [(b.shape, b.dtype) for b in batch] != [(b.shape, b.dtype) for b in self._inputs]:
+            return self._step(*batch)
+        for static, given in zip(self._inputs, batch, strict=True):
+            static.copy_(given)
+        self._graph.replay()
+        return self._result
+
+    def _step(self, *batch: Tensor) -> Tensor:
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = self.loss(self.model, *batch)
+        loss.backward()
+        self._bound_gradients()
+        self._set_rates()
+        self.optimiser.step()
+        self.model.constrain_()
+        self.count += 1
+        return loss.detach()
+
+    def _bound_gradients(self) -> None:
+        if self.clip is None:
+            return
+        kind, limit = self.clip
+        bound = torch.nn.utils.clip_grad_value_ if kind == "value" else torch.nn.utils.clip_grad_norm_
+        bound(self.parameters, limit, foreach=True)
+
+    def _set_rates(self) -> None:
+        factor = self.factors[self.count.clamp(max=len(self.factors) - 1)]
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            if self.on_cuda:
+                group["lr"].copy_(factor * rate)
+            else:
+                group["lr"] = float(factor) * rate
+
+    def _capture(self, batch: tuple[Tensor, ...]) -> None:
+        """Warms up on a side stream, puts everything back as it was, and records one step without running it."""
+        self._inputs = tuple(b.clone() for b in batch)
+        before = self._snapshot()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self._step(*self._inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        self._restore(before)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._result = self._step(*self._inputs)
+        self._graph = graph
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {
+            "weights": [parameter.detach().clone() for parameter in self.parameters],
+            "count": self.count.clone(),
+        }
+
+    @torch.no_grad()
+    def _restore(self, before: dict[str, Any]) -> None:
+        for parameter, weight in zip(self.parameters, before["weights"], strict=True):
+            parameter.copy_(weight)
+        self.count.copy_(before["count"])
+        for state in self.optimiser.state.values():  # nothing had been learned before the warm-up
+            for value in state.values():
+                value.zero_()

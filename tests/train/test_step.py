@@ -1,0 +1,89 @@
+"""A training step learns, follows its schedule, bounds gradients, and gives the same weights captured or not."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mgrade import Model, ModelConfig
+from mgrade.train import TrainingStep, cosine, cross_entropy
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA"))]
+
+
+def loss(model, x, target):
+    return cross_entropy(model(x)[0], target)
+
+
+def setting(device, batch=8, seed=0):
+    torch.manual_seed(seed)
+    config = ModelConfig.mgrade(inputs=4, outputs=3, tokens=True, dim=8, depth=2, taps=2, max_delay=5, readout="mean")
+    model = Model(config).to(device)
+    x = torch.randint(4, (batch, 20), device=device)
+    return model, x, x[:, 0] % 3
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_it_learns(device):
+    model, x, target = setting(device)
+    step = TrainingStep(model, loss, rate=1e-2, clip=("norm", 1.0))
+    first = float(step(x, target))
+    for _ in range(150):
+        last = step(x, target)
+    assert float(last) < 0.2 * first
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+def test_a_captured_step_gives_the_weights_of_a_plain_one():
+    results = []
+    for capture in (True, False):
+        model, x, target = setting("cuda")
+        step = TrainingStep(model, loss, rate=1e-2, schedule=cosine(10, 2), clip=("value", 0.1), capture=capture)
+        for rows in (8, 8, 5, 8):  # a batch of another shape in between
+            step(x[:rows], target[:rows])
+        results.append([parameter.detach().clone() for parameter in model.parameters()])
+    for captured, plain in zip(*results, strict=True):
+        assert torch.allclose(captured, plain, rtol=1e-5, atol=1e-7)
+
+
+def test_rates_follow_the_schedule_and_the_groups():
+    model, x, target = setting("cpu")
+    step = TrainingStep(model, loss, rate=1e-2, schedule=[0.5, 0.25])
+    for factor in (0.5, 0.25, 0.25):
+        step(x, target)
+        rates = sorted(group["lr"] for group in step.optimiser.param_groups)
+        assert rates == pytest.approx([factor * 1e-2, factor * 1e-2, factor * 5e-2])
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("value", 1e-3), ("norm", 1e-3)])
+def test_gradients_are_bounded(kind, limit):
+    model, x, target = setting("cpu")
+    TrainingStep(model, loss, rate=1e-2, clip=(kind, limit))(x, target)
+    grads = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+    size = grads.abs().max() if kind == "value" else grads.norm()
+    assert size == pytest.approx(limit, rel=1e-3)
+
+
+def test_cosine_rises_linearly_and_falls_to_zero():
+    factors = cosine(10, 4)
+    assert factors[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert factors[4] == 1.0
+    assert factors[7] == pytest.approx(0.5 * (1 + math.cos(math.pi / 2)))
+    assert len(factors) == 10
+    with pytest.raises(ValueError, match="warmup must lie within 0 and steps = 3, got 4"):
+        cosine(3, 4)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_entropy_is_that_of_pytorch(weighted):
+    logits, target = torch.randn(4, 7, 5, dtype=torch.float64), torch.randint(5, (4, 7))
+    weight = torch.rand(5, dtype=torch.float64) if weighted else None
+    expected = F.cross_entropy(logits.flatten(0, 1), target.flatten(), weight)
+    assert torch.allclose(cross_entropy(logits, target, weight), expected)
+
+
+def test_a_bad_clip_is_refused():
+    model, _, _ = setting("cpu")
+    with pytest.raises(ValueError, match="clip must be"):
+        TrainingStep(model, loss, rate=1e-2, clip=("value", 0.0))
