@@ -63,6 +63,7 @@ class Model(nn.Module):
         x (batch, time, inputs), or token ids (batch, time).
         lengths (batch): how many steps of each row are valid; the rest is padding on the right.
         reset (batch, time), boolean: restart before the steps where it is true.
+        Under CUDA autocast, activations are in its dtype; states and sums stay in float32.
         Returns outputs, (batch, time, outputs) for readout `every` and (batch, outputs) for pooled ones, and
         the state after the last valid step. Outputs at padding mean nothing.
         """
@@ -79,6 +80,8 @@ class Model(nn.Module):
             _check.reset_mask(reset, batch, time)
             reset = reset.to(x.device) if lengths is None else reset.to(x.device) & valid
         features = self._encode(x)
+        if x.is_cuda and torch.is_autocast_enabled("cuda"):
+            features = features.to(torch.get_autocast_dtype("cuda"))
         histories, hiddens = [], []
         for index, layer in enumerate(self._blocks()):
             before = (None, None) if state is None else (state.history[index], state.hidden[index])

@@ -12,8 +12,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mgrade.ops._backend import TRITON_INTERPRETED
-
 
 def time_last(x: Tensor) -> Tensor:
     """(batch, time, channels) -> (batch, channels, time) with time contiguous."""
@@ -58,7 +56,23 @@ def dense(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
 
 
-def dot_precision() -> str:
-    """How float32 matrix products are computed: as `torch.set_float32_matmul_precision` says."""
-    exact = TRITON_INTERPRETED or torch.get_float32_matmul_precision() == "highest"
-    return "ieee" if exact else "tf32"
+@triton.jit
+def dot(a, b, total, PRECISION: tl.constexpr):
+    """total + a @ b, summed in float32; the factors are exact, or rounded to TF32 or bfloat16."""
+    if PRECISION == "bf16":
+        total = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), total)
+    else:
+        total = tl.dot(a.to(tl.float32), b.to(tl.float32), total, input_precision=PRECISION)
+    return total
+
+
+def dot_precision(x: Tensor) -> str:
+    """How matrix products with `x` are computed, as `torch.set_float32_matmul_precision` says.
+
+    `highest` exactly, `high` with factors rounded to TF32, `medium` to bfloat16; bfloat16 factors stay what they are
+    in the last two.
+    """
+    precision = torch.get_float32_matmul_precision()
+    if precision == "highest":
+        return "ieee"
+    return "bf16" if precision == "medium" or x.dtype == torch.bfloat16 else "tf32"

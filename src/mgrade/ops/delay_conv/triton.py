@@ -15,11 +15,12 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
+from mgrade.ops._triton import dot
 from mgrade.ops.delay_conv import triton_direct
 
 # Outputs per tile [TILE], inputs per product [TILE], and (batch row, tile) pairs per program [ROWS].
-_TILE, _ROWS = (16, 16) if TRITON_INTERPRETED else (64, 128)
-_FILTER_WARPS, _CORRELATE_WARPS = 8, 4
+_TILE, _ROWS = (16, 16) if TRITON_INTERPRETED else (32, 64)
+_FILTER_WARPS, _CORRELATE_WARPS = 4, 2
 _DEPTH = 16 if TRITON_INTERPRETED else 64  # rows summed per product in a kernel gradient
 # Programs over which a kernel gradient is spread at most, per channel and pair of tiles.
 _PARTS = 16
@@ -64,12 +65,12 @@ def _locate(row, tiles, dilation, TILE: tl.constexpr):
 
 @triton.jit
 def _rows(at_x, history, batch, channel, step, here, T, D, P, HAS_HISTORY: tl.constexpr):
-    """The inputs (rows, steps) at `step`, those before the first from `history`, in float32."""
+    """The inputs (rows, steps) at `step`, those before the first from `history`."""
     inside = here[:, None] & (step < T)
-    value = tl.load(at_x[:, None] + step, mask=inside & (step >= 0), other=0.0).to(tl.float32)
+    value = tl.load(at_x[:, None] + step, mask=inside & (step >= 0), other=0.0)
     if HAS_HISTORY:
         past = history + batch[:, None] * P * D + (P + step) * D + channel
-        value += tl.load(past, mask=inside & (step < 0) & (step >= -P), other=0.0).to(tl.float32)
+        value += tl.load(past, mask=inside & (step < 0) & (step >= -P), other=0.0)
     return value
 
 
@@ -95,7 +96,7 @@ def _filter(
         value = _rows(at_x, history, batch, channel, step, here, T, D, P, HAS_HISTORY)
         lag = DIRECTION * (base + inner[:, None] - outer[None, :])
         toeplitz = tl.load(kernel + channel * K + lag, mask=(lag >= 0) & (lag < K), other=0.0)
-        total = tl.dot(value, toeplitz, total, input_precision=PRECISION)
+        total = dot(value, toeplitz, total, PRECISION)
     # A product carries NaN and Inf into outputs that must not see them, since 0 NaN is NaN. Where that happened,
     # leave them out of the product and mark the outputs that do see them.
     if tl.max(tl.max(((total - total) != 0.0).to(tl.int32), 1), 0) > 0:
@@ -108,8 +109,8 @@ def _filter(
             valid = (lag >= 0) & (lag < K)
             toeplitz = tl.load(kernel + channel * K + lag, mask=valid, other=0.0)
             strange = (value - value) != 0.0
-            seen = tl.dot(strange.to(tl.float32), valid.to(tl.float32), input_precision=PRECISION)
-            total = tl.dot(tl.where(strange, 0.0, value), toeplitz, total, input_precision=PRECISION)
+            seen = dot(strange.to(tl.float32), valid.to(tl.float32), tl.zeros((ROWS, TILE), tl.float32), PRECISION)
+            total = dot(tl.where(strange, 0.0, value), toeplitz, total, PRECISION)
             total = tl.where(seen > 0.5, float("nan"), total)
     step = (first[:, None] + outer[None, :]) * dilation + phase[:, None]
     inside = here[:, None] & (step < T) & (step >= from_step * dilation)
@@ -137,15 +138,15 @@ def _correlate(
         batch, phase, first = _locate(row, tiles, dilation, TILE)
         step = (first[:, None] + inner[None, :]) * dilation + phase[:, None]
         at_grad = grad + batch * grad_b + channel * grad_c
-        pull = tl.load(at_grad[:, None] + step, mask=here[:, None] & (step < T), other=0.0).to(tl.float32)
+        pull = tl.load(at_grad[:, None] + step, mask=here[:, None] & (step < T), other=0.0)
         step = (first[None, :] - block * TILE + inner[:, None]) * dilation + phase[None, :]
         inside = here[None, :] & (step < T)
         at_x = x + batch * x_b + channel * x_c
-        value = tl.load(at_x[None, :] + step, mask=inside & (step >= 0), other=0.0).to(tl.float32)
+        value = tl.load(at_x[None, :] + step, mask=inside & (step >= 0), other=0.0)
         if HAS_HISTORY:
             past = history + batch[None, :] * P * D + (P + step) * D + channel
-            value += tl.load(past, mask=inside & (step < 0) & (step >= -P), other=0.0).to(tl.float32)
-        total = tl.dot(value, pull, total, input_precision=PRECISION)
+            value += tl.load(past, mask=inside & (step < 0) & (step >= -P), other=0.0)
+        total = dot(value, pull, total, PRECISION)
     # total[s, m] belongs to lag m - s + block TILE: lay it down and take it up again along the diagonals
     program = (part * blocks + block) * D + channel
     mine = scratch + program * TILE * TILE
@@ -182,6 +183,12 @@ def kernel_backward(grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma
     return grad_weight, grad_position
 
 
+def _filter_precision(x: Tensor) -> str:
+    """As for other products, but float32 signals go no lower than TF32: rounding them would cost more time."""
+    precision = _triton.dot_precision(x)
+    return "tf32" if precision == "bf16" and x.dtype == torch.float32 else precision
+
+
 def _launch(
     x: Tensor,
     kernel: Tensor,
@@ -196,6 +203,7 @@ def _launch(
     batch, channels, time = x.shape
     taps = kernel.shape[1]
     from_step = -(earlier // dilation)
+    kernel = kernel.to(x.dtype) if _filter_precision(x) == "bf16" else kernel
     tiles = triton.cdiv(triton.cdiv(time + earlier, dilation), _TILE)
     rows = batch * dilation * tiles
     strides = (t.stride()[:2] if t is not None else (0, 0) for t in (x, skip, y))
@@ -203,7 +211,7 @@ def _launch(
         x, kernel.contiguous(), history, skip, y, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
         from_step, *(size for pair in strides for size in pair),
         DIRECTION=direction, HAS_HISTORY=history is not None, HAS_SKIP=skip is not None,
-        PRECISION=_triton.dot_precision(), TILE=_TILE, ROWS=_ROWS, num_warps=_FILTER_WARPS,
+        PRECISION=_filter_precision(x), TILE=_TILE, ROWS=_ROWS, num_warps=_FILTER_WARPS,
     )  # fmt: skip
 
 
@@ -261,7 +269,7 @@ def _kernel_gradient(grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | 
     _correlate[(channels, blocks, parts)](
         grad, x, history, scratch, sums, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
         *grad.stride()[:2], *x.stride()[:2], blocks, parts,
-        HAS_HISTORY=history is not None, PRECISION=_triton.dot_precision(), TILE=_TILE, ROWS=_DEPTH,
+        HAS_HISTORY=history is not None, PRECISION=_filter_precision(x), TILE=_TILE, ROWS=_DEPTH,
         num_warps=_CORRELATE_WARPS,
     )  # fmt: skip
     # diagonal j of block b is lag (b - 1) TILE + j: halves of neighbouring blocks overlap

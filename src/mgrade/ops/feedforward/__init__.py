@@ -40,7 +40,7 @@ def feedforward(
     x (batch, time, dim), input (inner, dim), output (dim, inner) -> (batch, time, dim).
     """
     dim = x.shape[-1]
-    if dim > MAX_FUSED or x.dtype != input.dtype or choose("auto", x) != "triton":
+    if dim > MAX_FUSED or choose("auto", x) != "triton":
         z = x + F.linear(F.gelu(F.linear(x, input, input_bias), approximate="tanh"), output, output_bias)
         return z if scale is None else F.layer_norm(z, (dim,), scale, shift, eps)
     return torch.ops.mgrade.feedforward(x, input, input_bias, output, output_bias, scale, shift, eps)[0]
@@ -111,9 +111,9 @@ def _fake_backward(
         torch.empty_like(input),
         torch.empty_like(input_bias),
         torch.empty_like(output),
-        x.new_empty(x.shape[-1]),
-        x.new_empty(norm),
-        x.new_empty(norm),
+        input_bias.new_empty(x.shape[-1]),
+        input_bias.new_empty(norm),
+        input_bias.new_empty(norm),
     )
 
 

@@ -13,9 +13,12 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
-from mgrade.ops.linear.triton import outer
+from mgrade.ops._triton import dot
+from mgrade.ops.linear.triton import outer, product
 
-_TIME, _INNER = (16, 16) if TRITON_INTERPRETED else (64, 64)
+_TIME, _INNER = (16, 16) if TRITON_INTERPRETED else (64, 32)
+# Up to this width a tile of the gradient stays on chip as well; beyond it the products are made one by one.
+_FUSED_BACKWARD = 64
 # Programs among which the tiles of a gradient are dealt out; fixed, so that sums do not depend on the device.
 _PROGRAMS = 528
 
@@ -26,6 +29,18 @@ def _gelu(u):
     s = tl.sigmoid(1.5957691216057308 * (u + 0.044715 * u * u * u))
     slope = 1.5957691216057308 * (1.0 + 0.134145 * u * u)
     return u * s, s + u * s * (1.0 - s) * slope
+
+
+@triton.jit
+def _norm_backward(pull, z, scale, channel, wide, mask, D, eps):
+    """The gradient before a layer norm, and this tile's part of the gradients of scale and shift."""
+    centred, rstd = _statistics(z, D, wide[:, None], eps)
+    normal = tl.where(mask, centred * rstd[None, :], 0.0)
+    to_scale, to_shift = tl.sum(pull * normal, 1), tl.sum(pull, 1)
+    pull *= tl.load(scale + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
+    level, lean = tl.sum(pull, 0) / D, tl.sum(pull * normal, 0) / D
+    pull = tl.where(mask, (pull - level[None, :] - normal * lean[None, :]) * rstd[None, :], 0.0)
+    return pull, to_scale, to_shift
 
 
 @triton.jit
@@ -53,13 +68,13 @@ def _feedforward(
         inner = begin + tl.arange(0, BI)
         some = inner < W
         at_input = input + inner[:, None] * D + channel[None, :]
-        w = tl.load(at_input, mask=some[:, None] & wide[None, :], other=0.0).to(tl.float32)
-        u = tl.dot(w, signal, input_precision=PRECISION)
+        w = tl.load(at_input, mask=some[:, None] & wide[None, :], other=0.0)
+        u = dot(w, signal, tl.zeros((BI, BT), tl.float32), PRECISION)
         u += tl.load(input_bias + inner, mask=some, other=0.0).to(tl.float32)[:, None]
         active, _ = _gelu(u)
         at_output = output + channel[:, None] * W + inner[None, :]
-        w = tl.load(at_output, mask=wide[:, None] & some[None, :], other=0.0).to(tl.float32)
-        total = tl.dot(w, active, total, input_precision=PRECISION)
+        w = tl.load(at_output, mask=wide[:, None] & some[None, :], other=0.0)
+        total = dot(w, active, total, PRECISION)
     out = (batch * D + channel[:, None]) * T + step[None, :]
     if HAS_NORM:
         tl.store(z + out, total.to(z.dtype.element_ty), mask=mask)
@@ -73,10 +88,11 @@ def _feedforward(
 def _feedforward_backward(
     grad, x, z, input, input_bias, output, scale, grad_x, grad_z, active, grad_u, sums, B, T, D, W, tiles,
     grad_b, grad_c, x_b, x_c, eps,
-    HAS_NORM: tl.constexpr, PRECISION: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
+    HAS_NORM: tl.constexpr, PRODUCTS: tl.constexpr, PRECISION: tl.constexpr,
+    BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
     """Tiles are dealt out to the programs. sums (programs, 3 D): each one's part of the gradients of output bias,
-    scale and shift."""
+    scale and shift. Without PRODUCTS only these and grad_z are made."""
     channel = tl.arange(0, BD)
     wide = channel < D
     row = channel[:, None].to(tl.int64)
@@ -90,44 +106,57 @@ def _feedforward_backward(
         out = (batch * D + row) * T + step[None, :]
         pull = tl.load(grad + batch * grad_b + row * grad_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
         if HAS_NORM:
-            centred, rstd = _statistics(tl.load(z + out, mask=mask, other=0.0).to(tl.float32), D, wide[:, None], eps)
-            normal = tl.where(mask, centred * rstd[None, :], 0.0)
-            sum_scale += tl.sum(pull * normal, 1)
-            sum_shift += tl.sum(pull, 1)
-            pull *= tl.load(scale + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
-            level, lean = tl.sum(pull, 0) / D, tl.sum(pull * normal, 0) / D
-            pull = tl.where(mask, (pull - level[None, :] - normal * lean[None, :]) * rstd[None, :], 0.0)
+            before = tl.load(z + out, mask=mask, other=0.0).to(tl.float32)
+            pull, to_scale, to_shift = _norm_backward(pull, before, scale, channel, wide, mask, D, eps)
+            sum_scale += to_scale
+            sum_shift += to_shift
             tl.store(grad_z + out, pull.to(grad_z.dtype.element_ty), mask=mask)
         sum_bias += tl.sum(pull, 1)
-        signal = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
-        total = pull
-        for begin in range(0, W, BI):
-            inner = begin + tl.arange(0, BI)
-            some = inner < W
-            at = input + inner[:, None] * D + channel[None, :]
-            w = tl.load(at, mask=some[:, None] & wide[None, :], other=0.0).to(tl.float32)
-            u = tl.dot(w, signal, input_precision=PRECISION)
-            u += tl.load(input_bias + inner, mask=some, other=0.0).to(tl.float32)[:, None]
-            value, slope = _gelu(u)
-            at = output + channel[None, :] * W + inner[:, None]
-            w = tl.load(at, mask=some[:, None] & wide[None, :], other=0.0).to(tl.float32)
-            to_u = tl.dot(w, pull, input_precision=PRECISION) * slope
-            at_inner = (batch * W + inner[:, None].to(tl.int64)) * T + step[None, :]
-            here = some[:, None] & (step < T)[None, :]
-            tl.store(active + at_inner, value.to(active.dtype.element_ty), mask=here)
-            tl.store(grad_u + at_inner, to_u.to(grad_u.dtype.element_ty), mask=here)
-            at = input + inner[None, :] * D + channel[:, None]
-            w = tl.load(at, mask=wide[:, None] & some[None, :], other=0.0).to(tl.float32)
-            total = tl.dot(w, to_u, total, input_precision=PRECISION)
-        tl.store(grad_x + out, total.to(grad_x.dtype.element_ty), mask=mask)
+        if PRODUCTS:
+            signal = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
+            total = pull
+            for begin in range(0, W, BI):
+                inner = begin + tl.arange(0, BI)
+                some = inner < W
+                at = input + inner[:, None] * D + channel[None, :]
+                w = tl.load(at, mask=some[:, None] & wide[None, :], other=0.0)
+                u = dot(w, signal, tl.zeros((BI, BT), tl.float32), PRECISION)
+                u += tl.load(input_bias + inner, mask=some, other=0.0).to(tl.float32)[:, None]
+                value, slope = _gelu(u)
+                at = output + channel[None, :] * W + inner[:, None]
+                w = tl.load(at, mask=some[:, None] & wide[None, :], other=0.0)
+                to_u = dot(w, pull, tl.zeros((BI, BT), tl.float32), PRECISION) * slope
+                at_inner = (batch * W + inner[:, None].to(tl.int64)) * T + step[None, :]
+                here = some[:, None] & (step < T)[None, :]
+                tl.store(active + at_inner, value.to(active.dtype.element_ty), mask=here)
+                tl.store(grad_u + at_inner, to_u.to(grad_u.dtype.element_ty), mask=here)
+                at = input + inner[None, :] * D + channel[:, None]
+                w = tl.load(at, mask=wide[:, None] & some[None, :], other=0.0)
+                total = dot(w, to_u, total, PRECISION)
+            tl.store(grad_x + out, total.to(grad_x.dtype.element_ty), mask=mask)
     part = sums + tl.program_id(0) * 3 * D + channel
     tl.store(part, sum_bias, mask=wide)
     tl.store(part + D, sum_scale, mask=wide)
     tl.store(part + 2 * D, sum_shift, mask=wide)
 
 
+@triton.jit
+def _gelu_backward(u, bias, grad, active, W, T, size, BLOCK: tl.constexpr):
+    """u (B, W, T) before its bias: grad, of gelu(u + bias), becomes that of u in place; gelu(u + bias) is kept."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < size
+    value = tl.load(u + at, mask=mask, other=0.0).to(tl.float32)
+    value += tl.load(bias + (at // T) % W, mask=mask, other=0.0).to(tl.float32)
+    value, slope = _gelu(value)
+    tl.store(active + at, value.to(active.dtype.element_ty), mask=mask)
+    pull = tl.load(grad + at, mask=mask, other=0.0).to(tl.float32)
+    tl.store(grad + at, (pull * slope).to(grad.dtype.element_ty), mask=mask)
+
+
 def _blocks(dim: int) -> dict[str, int]:
-    return {"BD": max(16, triton.next_power_of_2(dim)), "BT": _TIME, "BI": _INNER, "num_warps": 8 if dim > 64 else 4}
+    wide = dim > _FUSED_BACKWARD and not TRITON_INTERPRETED
+    steps = 2 * _TIME if wide else _TIME
+    return {"BD": max(16, triton.next_power_of_2(dim)), "BT": steps, "BI": _INNER, "num_warps": 8 if wide else 4}
 
 
 def forward(
@@ -141,15 +170,22 @@ def forward(
     eps: float,
 ) -> tuple[Tensor, Tensor]:
     batch, time, dim = x.shape
-    signal, input, output = _triton.time_last(x), input.contiguous(), output.contiguous()
+    signal, (input, output) = _triton.time_last(x), _factors(x, input, output)
     y = _triton.empty_time_last(batch, time, dim, x)
     z = torch.empty_like(y) if scale is not None else None
+    blocks = _blocks(dim)
     if x.numel():
-        _feedforward[(triton.cdiv(time, _TIME), batch)](
+        _feedforward[(triton.cdiv(time, blocks["BT"]), batch)](
             signal, input, input_bias, output, output_bias, scale, shift, z, y, time, dim, input.shape[0],
-            *signal.stride()[:2], eps, HAS_NORM=scale is not None, PRECISION=_triton.dot_precision(), **_blocks(dim),
+            *signal.stride()[:2], eps, HAS_NORM=scale is not None, PRECISION=_triton.dot_precision(x), **blocks,
         )  # fmt: skip
     return _triton.time_first(y), x.new_empty(0) if z is None else _triton.time_first(z)
+
+
+def _factors(x: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+    """The weights in the dtype in which products with x are computed."""
+    dtype = torch.bfloat16 if _triton.dot_precision(x) == "bf16" else torch.float32
+    return tuple(weight.to(dtype).contiguous() for weight in weights)
 
 
 def backward(
@@ -163,29 +199,38 @@ def backward(
     eps: float,
 ) -> tuple[Tensor, ...]:
     batch, time, dim = x.shape
-    inner = input.shape[0]
-    pull, signal, input, output = _triton.time_last(grad), _triton.time_last(x), input.contiguous(), output.contiguous()
-    grad_x = _triton.empty_time_last(batch, time, dim, x)
-    grad_z = pull if scale is None else torch.empty_like(grad_x)
-    active, grad_u = (_triton.empty_time_last(batch, time, inner, x) for _ in range(2))
-    tiles = triton.cdiv(time, _TIME)
+    inner, fused = input.shape[0], dim <= _FUSED_BACKWARD or not x.numel()
+    pull, signal = _triton.time_last(grad), _triton.time_last(x)
+    grad_x = _triton.empty_time_last(batch, time, dim, x) if fused else None
+    grad_z = pull if scale is None else _triton.empty_time_last(batch, time, dim, x)
+    dtype = torch.bfloat16 if _triton.dot_precision(x) == "bf16" else x.dtype
+    active = torch.empty(batch, inner, time, dtype=dtype, device=x.device)
+    grad_u = torch.empty_like(active) if fused else None
+    blocks = _blocks(dim)
+    tiles = triton.cdiv(time, blocks["BT"])
     programs = min(_PROGRAMS, max(1, batch * tiles))
     sums = torch.zeros(programs, 3, dim, dtype=torch.float32, device=x.device)
     if x.numel():
+        w_input, w_output = _factors(x, input, output)
         _feedforward_backward[(programs,)](
-            pull, signal, z if scale is None else _triton.time_last(z), input, input_bias, output, scale, grad_x,
+            pull, signal, z if scale is None else _triton.time_last(z), w_input, input_bias, w_output, scale, grad_x,
             grad_z, active, grad_u, sums, batch, time, dim, inner, tiles, *pull.stride()[:2], *signal.stride()[:2],
-            eps, HAS_NORM=scale is not None, PRECISION=_triton.dot_precision(), **_blocks(dim),
+            eps, HAS_NORM=scale is not None, PRODUCTS=fused, PRECISION=_triton.dot_precision(x), **blocks,
         )  # fmt: skip
-    to_output_bias, to_scale, to_shift = (part.clone() for part in _triton.sum_parts(sums).to(x.dtype).unbind(0))
+    if not fused:
+        u = product(x, input).transpose(1, 2)
+        grad_u = product(_triton.time_first(grad_z), output.t()).transpose(1, 2)
+        size = u.numel()
+        _gelu_backward[(triton.cdiv(size, 1024),)](u, input_bias, grad_u, active, inner, time, size, BLOCK=1024)
+        grad_x = product(_triton.time_first(grad_u), input.t(), _triton.time_first(grad_z)).transpose(1, 2)
+    assert grad_u is not None
+    assert grad_x is not None
+    norms = _triton.sum_parts(sums).to(input_bias.dtype)
     to_input, to_input_bias = outer(_triton.time_first(grad_u), x, sums=True)
-    none = x.new_empty(0)
     return (
         _triton.time_first(grad_x),
         to_input.to(input.dtype),
         to_input_bias.to(input.dtype),
         outer(_triton.time_first(grad_z), _triton.time_first(active))[0].to(output.dtype),
-        to_output_bias,
-        none if scale is None else to_scale,
-        none.clone() if scale is None else to_shift,
+        *(part.clone() if scale is not None or index == 0 else part[:0].clone() for index, part in enumerate(norms)),
     )

@@ -15,8 +15,8 @@ from torch import Tensor
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
 
-_CHANNELS, _TIME = (4, 16) if TRITON_INTERPRETED else (8, 128)
-_STAGES, _WARPS = 2, 4
+_CHANNELS, _TIME = (4, 16) if TRITON_INTERPRETED else (4, 128)
+_STAGES, _WARPS = 2, 2
 # Enough programs to fill a large chip several times over; fixed, so that rounding does not depend on the device.
 _PROGRAMS = 1024
 

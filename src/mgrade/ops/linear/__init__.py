@@ -20,10 +20,10 @@ torch.library.define("mgrade::linear_backward", "(Tensor grad, Tensor x, Tensor 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (batch, time, inputs) and weight (outputs, inputs) -> (batch, time, outputs)."""
-    if x.dim() != 3 or x.dtype != weight.dtype or choose("auto", x) != "triton":
+    if x.dim() != 3 or choose("auto", x) != "triton":
         return F.linear(x, weight, bias)
     y: Tensor = torch.ops.mgrade.linear(x, weight)
-    return y if bias is None else y + bias
+    return y if bias is None else y + bias.to(y.dtype)
 
 
 def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:

@@ -1,4 +1,7 @@
-"""Products with time contiguous: W @ x per batch row, and the sum over batch and time of a b^T."""
+"""Products with time contiguous: W @ x per batch row, and the sum over batch and time of a b^T.
+
+W @ x is left to cuBLAS, except in bfloat16, where the sum with what is already there comes for free.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,19 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
+from mgrade.ops._triton import dot
 
 _TILE, _TIME = (16, 16) if TRITON_INTERPRETED else (64, 64)
 _OUTER_WARPS = 4
+_ROWS, _STEPS, _DEPTH, _WARPS = (16, 16, 16, 4) if TRITON_INTERPRETED else (128, 64, 32, 4)
 # Enough programs to fill a large chip; fixed, so that rounding does not depend on the device.
-_PROGRAMS = 512
+_PROGRAMS = 256
 
 
 @triton.jit
-def _add_product(
+def _product(
     base, x, weight, y, T, N, M, base_b, base_c, x_b, x_c, weight_n, weight_m,
-    PRECISION: tl.constexpr, BN: tl.constexpr, BT: tl.constexpr, BM: tl.constexpr,
+    HAS_BASE: tl.constexpr, PRECISION: tl.constexpr, BN: tl.constexpr, BT: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """y (B, N, T) = base + weight (N, M) @ x (B, M, T)."""
     batch = tl.program_id(1).to(tl.int64)
@@ -31,12 +36,13 @@ def _add_product(
         column = begin + tl.arange(0, BM)
         some = column < M
         at = weight + row[:, None] * weight_n + column[None, :] * weight_m
-        w = tl.load(at, mask=(row < N)[:, None] & some[None, :], other=0.0).to(tl.float32)
+        w = tl.load(at, mask=(row < N)[:, None] & some[None, :], other=0.0)
         at = x + batch * x_b + column[:, None].to(tl.int64) * x_c + step[None, :]
-        value = tl.load(at, mask=some[:, None] & (step < T)[None, :], other=0.0).to(tl.float32)
-        total = tl.dot(w, value, total, input_precision=PRECISION)
-    at = base + batch * base_b + row[:, None].to(tl.int64) * base_c + step[None, :]
-    total += tl.load(at, mask=here, other=0.0).to(tl.float32)
+        value = tl.load(at, mask=some[:, None] & (step < T)[None, :], other=0.0)
+        total = dot(w, value, total, PRECISION)
+    if HAS_BASE:
+        at = base + batch * base_b + row[:, None].to(tl.int64) * base_c + step[None, :]
+        total += tl.load(at, mask=here, other=0.0).to(tl.float32)
     tl.store(y + (batch * N + row[:, None]) * T + step[None, :], total.to(y.dtype.element_ty), mask=here)
 
 
@@ -57,12 +63,12 @@ def _outer(
         step = (chunk % chunks) * BT + tl.arange(0, BT)
         here = step < T
         at_a = a + batch * a_b + row[:, None].to(tl.int64) * a_c + step[None, :]
-        left = tl.load(at_a, mask=(row < N)[:, None] & here[None, :], other=0.0).to(tl.float32)
+        left = tl.load(at_a, mask=(row < N)[:, None] & here[None, :], other=0.0)
         at_b = b + batch * b_b + column[None, :].to(tl.int64) * b_c + step[:, None]
-        right = tl.load(at_b, mask=(column < M)[None, :] & here[:, None], other=0.0).to(tl.float32)
-        total = tl.dot(left, right, total, input_precision=PRECISION)
+        right = tl.load(at_b, mask=(column < M)[None, :] & here[:, None], other=0.0)
+        total = dot(left, right, total, PRECISION)
         if SUMS:
-            alone += left
+            alone += left.to(tl.float32)
     at = out + (part * N + row[:, None]) * M + column[None, :]
     tl.store(at, total, mask=(row < N)[:, None] & (column < M)[None, :])
     if SUMS:
@@ -85,25 +91,27 @@ def outer(a: Tensor, b: Tensor, sums: bool = False) -> tuple[Tensor, Tensor]:
     rows = torch.empty(parts, n if sums else 0, dtype=torch.float32, device=a.device)
     _outer[(*grid, parts)](
         a, b, out, rows, batch, time, n, m, *a.stride()[:2], *b.stride()[:2], parts,
-        SUMS=sums, PRECISION=_triton.dot_precision(), TILE=_TILE, BT=_TIME, num_warps=_OUTER_WARPS,
+        SUMS=sums, PRECISION=_triton.dot_precision(a), TILE=_TILE, BT=_TIME, num_warps=_OUTER_WARPS,
     )  # fmt: skip
     return _triton.sum_parts(out), _triton.sum_parts(rows)
 
 
 def product(x: Tensor, weight: Tensor, base: Tensor | None = None) -> Tensor:
-    """x (batch, time, m), weight (n, m) -> base + x @ weight^T, (batch, time, n)."""
+    """x (batch, time, m), weight (n, m) -> base + x @ weight^T, (batch, time, n) in the dtype of x."""
     signal = _triton.time_last(x)
     batch, m, time = signal.shape
-    if base is None:
-        return _triton.time_first(torch.bmm(weight.expand(batch, -1, -1), signal))
-    n = weight.shape[0]
-    below = _triton.time_last(base)
+    n, precision = weight.shape[0], _triton.dot_precision(x)
+    weight = weight.to(x.dtype)
+    if precision != "bf16" or not x.numel():
+        y = torch.bmm(weight.expand(batch, -1, -1), signal)
+        return _triton.time_first(y if base is None else y.add_(base.transpose(1, 2)))
+    below = None if base is None else _triton.time_last(base)
     y = _triton.empty_time_last(batch, time, n, x)
-    if y.numel():
-        rows = min(max(16, triton.next_power_of_2(n)), 2 * _TILE)
-        _add_product[(triton.cdiv(time, _TIME), batch, triton.cdiv(n, rows))](
-            below, signal, weight, y, time, n, m, *below.stride()[:2], *signal.stride()[:2], *weight.stride(),
-            PRECISION=_triton.dot_precision(), BN=rows, BT=_TIME, BM=min(_TILE, max(16, triton.next_power_of_2(m))),
-            num_warps=8 if rows > 64 else 4,
-        )  # fmt: skip
+    rows = min(max(16, triton.next_power_of_2(n)), _ROWS)
+    _product[(triton.cdiv(time, _STEPS), batch, triton.cdiv(n, rows))](
+        below, signal, weight, y, time, n, m, *(below.stride()[:2] if below is not None else (0, 0)),
+        *signal.stride()[:2], *weight.stride(),
+        HAS_BASE=below is not None, PRECISION=precision, BN=rows, BT=_STEPS,
+        BM=min(_DEPTH, max(16, triton.next_power_of_2(m))), num_warps=_WARPS,
+    )  # fmt: skip
     return _triton.time_first(y)
