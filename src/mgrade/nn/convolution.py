@@ -19,7 +19,7 @@ from mgrade.ops import delay_conv, dilated_conv
 class DelayConv(nn.Module):
     """Depthwise convolution whose taps have learnable weights and learnable delays.
 
-    weight, position (dim, taps). Positions stay within 0 .. length - 1: call `constrain_` after an update.
+    weight, position (dim, taps). Positions stay within 0 .. length - 1: call `Model.constrain_` after an update.
     """
 
     def __init__(self, dim: int, taps: int, length: int, sigma: float, init: str = "even", scale: float = 1.0):
@@ -52,11 +52,6 @@ class DelayConv(nn.Module):
     def initial_state(self, batch: int) -> Tensor:
         """A silent delay line, (batch, length - 1, dim)."""
         return self.weight.new_zeros(batch, self.length - 1, self.weight.shape[0])
-
-    @torch.no_grad()
-    def constrain_(self) -> None:
-        """Brings the positions back into range."""
-        self.position.clamp_(0, self.length - 1)
 
 
 class DilatedConv(nn.Module):

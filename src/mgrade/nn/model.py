@@ -106,9 +106,12 @@ class Model(nn.Module):
 
     def constrain_(self) -> None:
         """Brings parameters with a range, the delay positions, back into it: call after every update."""
-        for layer in self._blocks():
-            if isinstance(layer.conv, DelayConv):
-                layer.conv.constrain_()
+        convs = [layer.conv for layer in self._blocks() if isinstance(layer.conv, DelayConv)]
+        positions: list[Tensor] = [conv.position for conv in convs]
+        if positions:
+            with torch.no_grad():
+                torch._foreach_clamp_min_(positions, 0.0)
+                torch._foreach_clamp_max_(positions, float(self.config.max_delay - 1))
 
     def save(self, folder: str | Path) -> None:
         """Writes `folder`: the configuration as JSON and the weights as safetensors, all or nothing."""

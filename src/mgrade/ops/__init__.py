@@ -4,7 +4,8 @@
 - `delay_conv`: causal depthwise convolution with that kernel, its past in and out as `history`;
 - `gated_scan`: the gated linear recurrence of minGRU, its state in and out;
 - `dilated_conv` and `diagonal_scan`: what the TCN and LRU baselines need, over the same machinery;
-- `gated_recurrence`, `linear` and `feedforward`: scan and convolution together with the channel mixing between them.
+- `gated_recurrence`, `linear` and `feedforward`: scan and convolution together with the channel mixing between them;
+- `cross_entropy`: the loss.
 
 The first three have a plain PyTorch reference for any floating dtype, a C version for the CPU and a Triton version for
 CUDA. The fastest that fits the tensors is taken; `backend="reference"`, `"c"` or `"triton"` forces one. All are
@@ -12,6 +13,7 @@ registered with `torch.library`: `torch.compile`, `torch.export` and autograd se
 """
 
 from mgrade.ops._backend import BACKENDS, available
+from mgrade.ops.cross_entropy import cross_entropy
 from mgrade.ops.delay_conv import delay_conv, delay_kernel, dilated_conv
 from mgrade.ops.diagonal_scan import diagonal_scan
 from mgrade.ops.feedforward import feedforward
@@ -21,6 +23,7 @@ from mgrade.ops.linear import linear
 __all__ = [
     "BACKENDS",
     "available",
+    "cross_entropy",
     "delay_conv",
     "delay_kernel",
     "diagonal_scan",

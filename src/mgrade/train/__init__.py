@@ -1,6 +1,6 @@
 """Training: which parameter learns how fast, what a loss is, and one step that does it all."""
 
-from mgrade.train.loss import cross_entropy
+from mgrade.ops import cross_entropy
 from mgrade.train.optimiser import parameter_groups
 from mgrade.train.step import TrainingStep, cosine
 

@@ -96,7 +96,7 @@ class TrainingStep:
         bound(self.parameters, limit, foreach=True)
 
     def _set_rates(self) -> None:
-        factor = self.factors[self.count.clamp(max=len(self.factors) - 1)]
+        factor = self.factors.gather(0, self.count.clamp(max=len(self.factors) - 1)[None])[0]
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             if self.on_cuda:
                 group["lr"].copy_(factor * rate)

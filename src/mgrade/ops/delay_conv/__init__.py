@@ -116,28 +116,32 @@ def _filter(
 
 def _remember(x: Tensor, history: Tensor | None, reset: Tensor | None, lengths: Tensor | None, past: int) -> Tensor:
     """The last `past` valid inputs, oldest first, with silence for what lies before a restart or the beginning."""
-    _, time, channels = x.shape
-    window = torch.arange(past, device=x.device) - past  # relative to the end
+    time = x.shape[1]
+    if reset is None and lengths is None:
+        return _ending(x, history, past)
+    steps = torch.arange(time, device=x.device)
+    step = torch.arange(-past, 0, device=x.device) + (time if lengths is None else lengths[:, None])
     if lengths is None:
-        kept = min(time, past)
-        step = (window + time)[None]
-        recent = x[:, time - kept :]
-        if kept == past:
-            # while training, x is there anyway, and its end is left where it is
-            training = torch.is_grad_enabled() and x.requires_grad
-            rows = recent if training else recent.clone(memory_format=torch.contiguous_format)
-        else:
-            rows = torch.cat([_older(x, history, past)[:, kept:], recent], 1)
+        rows = _ending(x, history, past)
     else:
-        step = window + lengths[:, None]
-        index = (step + past)[..., None].expand(-1, -1, channels)
+        index = (step + past)[..., None].expand(-1, -1, x.shape[2])
         rows = torch.cat([_older(x, history, past), x], 1).gather(1, index)
     if reset is not None and time:
-        steps = torch.arange(time, device=x.device)
         valid = reset if lengths is None else reset & (steps < lengths[:, None])
         latest = torch.where(valid, steps, -past).amax(1, keepdim=True)
         rows = torch.where((step < latest)[..., None], 0, rows)
     return rows
+
+
+def _ending(x: Tensor, history: Tensor | None, past: int) -> Tensor:
+    """The last `past` rows of (history, x)."""
+    kept = min(x.shape[1], past)
+    recent = x[:, x.shape[1] - kept :]
+    if kept < past:
+        return torch.cat([_older(x, history, past)[:, kept:], recent], 1)
+    # while training, x is there anyway, and its end is left where it is
+    training = torch.is_grad_enabled() and x.requires_grad
+    return recent if training else recent.clone(memory_format=torch.contiguous_format)
 
 
 def _older(x: Tensor, history: Tensor | None, past: int) -> Tensor:

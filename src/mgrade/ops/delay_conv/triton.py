@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from mgrade.ops import _triton
-from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
+from mgrade.ops._backend import TRITON_INTERPRETED
 from mgrade.ops._triton import dot
 from mgrade.ops.delay_conv import triton_direct
 
@@ -158,6 +158,22 @@ def _correlate(
     tl.store(grad_kernel + program * 2 * TILE + diagonal, tl.sum(value, 0))
 
 
+@triton.jit
+def _collect(sums, grad_kernel, D, K, blocks, parts, TILE: tl.constexpr):
+    """grad_kernel (D, K) from the diagonals: number j of block b is lag (b - 1) TILE + j, so each lag is in two."""
+    channel = tl.program_id(0)
+    block = tl.program_id(1)
+    inner = tl.arange(0, TILE)
+    total = tl.zeros((TILE,), tl.float32)
+    for part in range(0, parts):
+        at = sums + ((part * blocks + block) * D + channel) * 2 * TILE + inner
+        total += tl.load(at + TILE)
+        if block + 1 < blocks:
+            total += tl.load(at + D * 2 * TILE)
+    lag = block * TILE + inner
+    tl.store(grad_kernel + channel * K + lag, total, mask=lag < K)
+
+
 def kernel_forward(weight: Tensor, position: Tensor, length: int, sigma: float) -> Tensor:
     channels, taps = weight.shape
     weight, position = weight.contiguous(), position.contiguous()
@@ -259,7 +275,7 @@ def _kernel_gradient(grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | 
     batch, channels, time = x.shape
     taps = kernel.shape[1]
     if not x.numel():
-        return torch.zeros_like(kernel)
+        return torch.zeros_like(kernel, dtype=torch.float32)
     tiles = triton.cdiv(triton.cdiv(time, dilation), _TILE)
     rows = batch * dilation * tiles
     blocks = (taps + _TILE - 2) // _TILE + 1
@@ -272,9 +288,6 @@ def _kernel_gradient(grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | 
         HAS_HISTORY=history is not None, PRECISION=_filter_precision(x), TILE=_TILE, ROWS=_DEPTH,
         num_warps=_CORRELATE_WARPS,
     )  # fmt: skip
-    # diagonal j of block b is lag (b - 1) TILE + j: halves of neighbouring blocks overlap
-    halves = _triton.sum_parts(sums).view(blocks, channels, 2, _TILE)
-    lags = halves.new_zeros(blocks + 1, channels, _TILE)
-    lags[:-1] += halves[:, :, 0]
-    lags[1:] += halves[:, :, 1]
-    return lags[1:].transpose(0, 1).reshape(channels, -1)[:, :taps].to(accumulator(kernel.dtype)).contiguous()
+    grad_kernel = torch.empty(channels, taps, dtype=torch.float32, device=x.device)
+    _collect[(channels, triton.cdiv(taps, _TILE))](sums, grad_kernel, channels, taps, blocks, parts, TILE=_TILE)
+    return grad_kernel

@@ -21,7 +21,7 @@ torch.library.define(
 torch.library.define(
     "mgrade::feedforward_backward",
     "(Tensor grad, Tensor x, Tensor z, Tensor input, Tensor input_bias, Tensor output, Tensor? scale, float eps)"
-    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    " -> (Tensor, Tensor)",
 )
 
 
@@ -73,8 +73,8 @@ def _backward(
     output: Tensor,
     scale: Tensor | None,
     eps: float,
-) -> tuple[Tensor, ...]:
-    """The gradients of x, input, input_bias, output, output_bias, scale and shift (empty without a norm)."""
+) -> tuple[Tensor, Tensor]:
+    """The gradient of x, and those of all parameters in their order, flat; scale's and shift's mean nothing if None."""
     from mgrade.ops.feedforward import triton
 
     return triton.backward(grad, x, z, input, input_bias, output, scale, eps)
@@ -104,17 +104,9 @@ def _fake_backward(
     output: Tensor,
     scale: Tensor | None,
     eps: float,
-) -> tuple[Tensor, ...]:
-    norm = 0 if scale is None else x.shape[-1]
-    return (
-        like_result(x, "triton"),
-        torch.empty_like(input),
-        torch.empty_like(input_bias),
-        torch.empty_like(output),
-        input_bias.new_empty(x.shape[-1]),
-        input_bias.new_empty(norm),
-        input_bias.new_empty(norm),
-    )
+) -> tuple[Tensor, Tensor]:
+    inner, dim = input.shape
+    return like_result(x, "triton"), input.new_empty(2 * inner * dim + inner + 3 * dim)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -123,9 +115,14 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
 
 
 def _autograd(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    *saved, scale = ctx.saved_tensors
-    *grads, to_scale, to_shift = torch.ops.mgrade.feedforward_backward(grad, *saved, scale, ctx.eps)
-    return (*grads, *((None, None) if scale is None else (to_scale, to_shift)), None)
+    x, z, weight_in, bias_in, weight_out, scale = ctx.saved_tensors
+    to_x, flat = torch.ops.mgrade.feedforward_backward(grad, x, z, weight_in, bias_in, weight_out, scale, ctx.eps)
+    inner, dim = weight_in.shape
+    to_input, to_input_bias, to_output, to_bias, to_scale, to_shift = flat.split(
+        [inner * dim, inner, inner * dim, dim, dim, dim]
+    )
+    norm = (None, None) if scale is None else (to_scale, to_shift)
+    return to_x, to_input.view_as(weight_in), to_input_bias, to_output.view_as(weight_out), to_bias, *norm, None
 
 
 torch.library.register_autograd("mgrade::feedforward", _autograd, setup_context=_setup)

@@ -19,6 +19,8 @@ from mgrade.ops.linear.triton import outer, product
 _TIME, _INNER = (16, 16) if TRITON_INTERPRETED else (64, 32)
 # Up to this width a tile of the gradient stays on chip as well; beyond it the products are made one by one.
 _FUSED_BACKWARD = 64
+# Up to this inner width, the gradients of the matrices are summed on chip too.
+_FUSED_WEIGHTS = 16 if TRITON_INTERPRETED else 64
 # Programs among which the tiles of a gradient are dealt out; fixed, so that sums do not depend on the device.
 _PROGRAMS = 528
 
@@ -86,19 +88,23 @@ def _feedforward(
 
 @triton.jit
 def _feedforward_backward(
-    grad, x, z, input, input_bias, output, scale, grad_x, grad_z, active, grad_u, sums, B, T, D, W, tiles,
+    grad, x, z, input, input_bias, output, scale, grad_x, grad_z, active, grad_u, sums, size, B, T, D, W, tiles,
     grad_b, grad_c, x_b, x_c, eps,
-    HAS_NORM: tl.constexpr, PRODUCTS: tl.constexpr, PRECISION: tl.constexpr,
+    HAS_NORM: tl.constexpr, PRODUCTS: tl.constexpr, WEIGHTS: tl.constexpr, PRECISION: tl.constexpr,
     BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
-    """Tiles are dealt out to the programs. sums (programs, 3 D): each one's part of the gradients of output bias,
-    scale and shift. Without PRODUCTS only these and grad_z are made."""
+    """Tiles are dealt out to the programs. sums (programs, size) ends with each one's part of the gradients of output
+    bias, scale and shift. Without PRODUCTS only these and grad_z are made. With WEIGHTS, for layers that are narrow
+    enough (W <= BI), sums begins with those of input, its bias and output, and active, grad_u and grad_z are not."""
     channel = tl.arange(0, BD)
     wide = channel < D
     row = channel[:, None].to(tl.int64)
     sum_bias = tl.zeros((BD,), tl.float32)
     sum_scale = tl.zeros((BD,), tl.float32)
     sum_shift = tl.zeros((BD,), tl.float32)
+    sum_input = tl.zeros((BI, BD), tl.float32)
+    sum_output = tl.zeros((BD, BI), tl.float32)
+    sum_input_bias = tl.zeros((BI,), tl.float32)
     for tile in range(tl.program_id(0), B * tiles, tl.num_programs(0)):
         batch = tl.zeros((), tl.int64) + tile // tiles
         step = (tile % tiles) * BT + tl.arange(0, BT)
@@ -110,7 +116,8 @@ def _feedforward_backward(
             pull, to_scale, to_shift = _norm_backward(pull, before, scale, channel, wide, mask, D, eps)
             sum_scale += to_scale
             sum_shift += to_shift
-            tl.store(grad_z + out, pull.to(grad_z.dtype.element_ty), mask=mask)
+            if not WEIGHTS:
+                tl.store(grad_z + out, pull.to(grad_z.dtype.element_ty), mask=mask)
         sum_bias += tl.sum(pull, 1)
         if PRODUCTS:
             signal = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
@@ -128,16 +135,31 @@ def _feedforward_backward(
                 to_u = dot(w, pull, tl.zeros((BI, BT), tl.float32), PRECISION) * slope
                 at_inner = (batch * W + inner[:, None].to(tl.int64)) * T + step[None, :]
                 here = some[:, None] & (step < T)[None, :]
-                tl.store(active + at_inner, value.to(active.dtype.element_ty), mask=here)
-                tl.store(grad_u + at_inner, to_u.to(grad_u.dtype.element_ty), mask=here)
+                if WEIGHTS:
+                    to_u = tl.where(here, to_u, 0.0)
+                    sum_input = dot(to_u, tl.trans(signal), sum_input, PRECISION)
+                    sum_output = dot(pull, tl.trans(value), sum_output, PRECISION)
+                    sum_input_bias += tl.sum(to_u, 1)
+                else:
+                    tl.store(active + at_inner, value.to(active.dtype.element_ty), mask=here)
+                    tl.store(grad_u + at_inner, to_u.to(grad_u.dtype.element_ty), mask=here)
                 at = input + inner[None, :] * D + channel[:, None]
                 w = tl.load(at, mask=wide[:, None] & some[None, :], other=0.0)
                 total = dot(w, to_u, total, PRECISION)
             tl.store(grad_x + out, total.to(grad_x.dtype.element_ty), mask=mask)
-    part = sums + tl.program_id(0) * 3 * D + channel
-    tl.store(part, sum_bias, mask=wide)
-    tl.store(part + D, sum_scale, mask=wide)
-    tl.store(part + 2 * D, sum_shift, mask=wide)
+    part = sums + tl.program_id(0) * size
+    if WEIGHTS:
+        inner = tl.arange(0, BI)
+        some = inner < W
+        at = part + inner[:, None] * D + channel[None, :]
+        tl.store(at, sum_input, mask=some[:, None] & wide[None, :])
+        tl.store(part + W * D + inner, sum_input_bias, mask=some)
+        at = part + W * D + W + channel[:, None] * W + inner[None, :]
+        tl.store(at, sum_output, mask=wide[:, None] & some[None, :])
+    part += size - 3 * D
+    tl.store(part + channel, sum_bias, mask=wide)
+    tl.store(part + D + channel, sum_scale, mask=wide)
+    tl.store(part + 2 * D + channel, sum_shift, mask=wide)
 
 
 @triton.jit
@@ -170,7 +192,7 @@ def forward(
     eps: float,
 ) -> tuple[Tensor, Tensor]:
     batch, time, dim = x.shape
-    signal, (input, output) = _triton.time_last(x), _factors(x, input, output)
+    signal, input, output = _triton.time_last(x), input.contiguous(), output.contiguous()
     y = _triton.empty_time_last(batch, time, dim, x)
     z = torch.empty_like(y) if scale is not None else None
     blocks = _blocks(dim)
@@ -182,12 +204,6 @@ def forward(
     return _triton.time_first(y), x.new_empty(0) if z is None else _triton.time_first(z)
 
 
-def _factors(x: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
-    """The weights in the dtype in which products with x are computed."""
-    dtype = torch.bfloat16 if _triton.dot_precision(x) == "bf16" else torch.float32
-    return tuple(weight.to(dtype).contiguous() for weight in weights)
-
-
 def backward(
     grad: Tensor,
     x: Tensor,
@@ -197,40 +213,39 @@ def backward(
     output: Tensor,
     scale: Tensor | None,
     eps: float,
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor, Tensor]:
     batch, time, dim = x.shape
-    inner, fused = input.shape[0], dim <= _FUSED_BACKWARD or not x.numel()
+    inner, fused = input.shape[0], dim <= _FUSED_BACKWARD
     pull, signal = _triton.time_last(grad), _triton.time_last(x)
-    grad_x = _triton.empty_time_last(batch, time, dim, x) if fused else None
-    grad_z = pull if scale is None else _triton.empty_time_last(batch, time, dim, x)
-    dtype = torch.bfloat16 if _triton.dot_precision(x) == "bf16" else x.dtype
-    active = torch.empty(batch, inner, time, dtype=dtype, device=x.device)
-    grad_u = torch.empty_like(active) if fused else None
-    blocks = _blocks(dim)
+    input, output = input.contiguous(), output.contiguous()
+    if not x.numel():
+        return _triton.time_first(torch.empty_like(signal)), input.new_zeros(2 * inner * dim + inner + 3 * dim)
+    sums_weights = fused and inner <= _FUSED_WEIGHTS
+    size = 3 * dim + (2 * inner * dim + inner if sums_weights else 0)
+    blocks = _blocks(dim) | ({"BI": max(16, triton.next_power_of_2(inner))} if sums_weights else {})
     tiles = triton.cdiv(time, blocks["BT"])
-    programs = min(_PROGRAMS, max(1, batch * tiles))
-    sums = torch.zeros(programs, 3, dim, dtype=torch.float32, device=x.device)
-    if x.numel():
-        w_input, w_output = _factors(x, input, output)
-        _feedforward_backward[(programs,)](
-            pull, signal, z if scale is None else _triton.time_last(z), w_input, input_bias, w_output, scale, grad_x,
-            grad_z, active, grad_u, sums, batch, time, dim, inner, tiles, *pull.stride()[:2], *signal.stride()[:2],
-            eps, HAS_NORM=scale is not None, PRODUCTS=fused, PRECISION=_triton.dot_precision(x), **blocks,
-        )  # fmt: skip
+    programs = min(_PROGRAMS, batch * tiles)
+    sums = torch.empty(programs, size, dtype=torch.float32, device=x.device)
+    grad_x = _triton.empty_time_last(batch, time, dim, x) if fused else None
+    grad_z = pull if scale is None or sums_weights else _triton.empty_time_last(batch, time, dim, x)
+    dtype = torch.bfloat16 if _triton.dot_precision(x) == "bf16" else x.dtype
+    active = None if sums_weights else torch.empty(batch, inner, time, dtype=dtype, device=x.device)
+    grad_u = torch.empty_like(active) if fused and active is not None else None
+    _feedforward_backward[(programs,)](
+        pull, signal, z if scale is None else _triton.time_last(z), input, input_bias, output, scale, grad_x,
+        grad_z, active, grad_u, sums, size, batch, time, dim, inner, tiles, *pull.stride()[:2], *signal.stride()[:2],
+        eps, HAS_NORM=scale is not None, PRODUCTS=fused, WEIGHTS=sums_weights, PRECISION=_triton.dot_precision(x),
+        **blocks,
+    )  # fmt: skip
+    total = _triton.sum_parts(sums).to(input.dtype)
+    if sums_weights:
+        return _triton.time_first(grad_x), total
     if not fused:
         u = product(x, input).transpose(1, 2)
         grad_u = product(_triton.time_first(grad_z), output.t()).transpose(1, 2)
-        size = u.numel()
-        _gelu_backward[(triton.cdiv(size, 1024),)](u, input_bias, grad_u, active, inner, time, size, BLOCK=1024)
+        elements = u.numel()
+        _gelu_backward[(triton.cdiv(elements, 1024),)](u, input_bias, grad_u, active, inner, time, elements, BLOCK=1024)
         grad_x = product(_triton.time_first(grad_u), input.t(), _triton.time_first(grad_z)).transpose(1, 2)
-    assert grad_u is not None
-    assert grad_x is not None
-    norms = _triton.sum_parts(sums).to(input_bias.dtype)
-    to_input, to_input_bias = outer(_triton.time_first(grad_u), x, sums=True)
-    return (
-        _triton.time_first(grad_x),
-        to_input.to(input.dtype),
-        to_input_bias.to(input.dtype),
-        outer(_triton.time_first(grad_z), _triton.time_first(active))[0].to(output.dtype),
-        *(part.clone() if scale is not None or index == 0 else part[:0].clone() for index, part in enumerate(norms)),
-    )
+    to_input = outer(_triton.time_first(grad_u), x, sums=True).to(input.dtype)
+    to_output = outer(_triton.time_first(grad_z), _triton.time_first(active)).to(output.dtype)
+    return _triton.time_first(grad_x), torch.cat([to_input, to_output.flatten(), total])

@@ -17,8 +17,9 @@ from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
 
 _CHANNELS, _TIME = (4, 16) if TRITON_INTERPRETED else (4, 128)
 _STAGES, _WARPS = 2, 2
-# Enough programs to fill a large chip several times over; fixed, so that rounding does not depend on the device.
-_PROGRAMS = 1024
+# With this many programs over batch and channels alone, time is not cut into spans; with fewer, into as many as make
+# twice as many programs. Fixed, so that rounding does not depend on the device.
+_ENOUGH = 512
 
 
 @triton.jit
@@ -236,7 +237,8 @@ def _scan_backward(
 def _spans(batch: int, time: int, hidden: int) -> tuple[int, int, int]:
     """How many tiles, how many spans of them, and how many tiles a span."""
     tiles = triton.cdiv(time, _TIME)
-    wanted = max(1, _PROGRAMS // (batch * triton.cdiv(hidden, _CHANNELS)))
+    programs = batch * triton.cdiv(hidden, _CHANNELS)
+    wanted = 1 if programs >= _ENOUGH else 2 * _ENOUGH // programs
     span_tiles = triton.cdiv(tiles, min(wanted, max(tiles, 1)))
     return tiles, max(1, triton.cdiv(tiles, max(span_tiles, 1))), span_tiles
 

@@ -14,16 +14,15 @@ from torch import Tensor
 
 from mgrade.ops._backend import choose, like_result
 
-torch.library.define("mgrade::linear", "(Tensor x, Tensor weight) -> Tensor")
-torch.library.define("mgrade::linear_backward", "(Tensor grad, Tensor x, Tensor weight) -> (Tensor, Tensor)")
+torch.library.define("mgrade::linear", "(Tensor x, Tensor weight, Tensor bias) -> Tensor")
+torch.library.define("mgrade::linear_backward", "(Tensor grad, Tensor x, Tensor weight, bool to_x) -> (Tensor, Tensor)")
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (batch, time, inputs) and weight (outputs, inputs) -> (batch, time, outputs)."""
     if x.dim() != 3 or choose("auto", x) != "triton":
         return F.linear(x, weight, bias)
-    y: Tensor = torch.ops.mgrade.linear(x, weight)
-    return y if bias is None else y + bias.to(y.dtype)
+    return torch.ops.mgrade.linear(x, weight, weight.new_zeros(weight.shape[0]) if bias is None else bias)
 
 
 def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
@@ -51,36 +50,45 @@ def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
     if backend == "triton":
         from mgrade.ops.linear import triton
 
-        return triton.outer(grad, x)[0]
+        return triton.outer(grad, x)
     return grad.flatten(0, 1).t() @ x.flatten(0, 1)
 
 
 @torch.library.impl("mgrade::linear", "default")
-def _forward(x: Tensor, weight: Tensor) -> Tensor:
-    return product(x, weight, "triton")
+def _forward(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return product(x, weight, "triton").add_(bias)
 
 
 @torch.library.impl("mgrade::linear_backward", "default")
-def _backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    return add_product(None, grad, weight, "triton"), outer_product(grad, x, "triton").to(weight.dtype)
+def _backward(grad: Tensor, x: Tensor, weight: Tensor, to_x: bool) -> tuple[Tensor, Tensor]:
+    """The gradient of x, empty unless wanted, and that of weight and then bias, flat."""
+    from mgrade.ops.linear import triton
+
+    grad_x = add_product(None, grad, weight, "triton") if to_x else grad.new_empty(0)
+    return grad_x, triton.outer(grad, x, sums=True).to(weight.dtype)
 
 
 @torch.library.register_fake("mgrade::linear")
-def _fake_forward(x: Tensor, weight: Tensor) -> Tensor:
+def _fake_forward(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return like_result(x.new_empty(1, 1, 1).expand(*x.shape[:2], weight.shape[0]), "triton")
 
 
 @torch.library.register_fake("mgrade::linear_backward")
-def _fake_backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    return like_result(x, "triton"), torch.empty_like(weight)
+def _fake_backward(grad: Tensor, x: Tensor, weight: Tensor, to_x: bool) -> tuple[Tensor, Tensor]:
+    flat = weight.new_empty(weight.numel() + weight.shape[0])
+    return like_result(x, "triton") if to_x else grad.new_empty(0), flat
 
 
-def _setup(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
+def _setup(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+    x, weight, _ = inputs
+    ctx.save_for_backward(x, weight)
 
 
-def _autograd(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-    return torch.ops.mgrade.linear_backward(grad, *ctx.saved_tensors)
+def _autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight = ctx.saved_tensors
+    wanted = ctx.needs_input_grad[0]
+    to_x, flat = torch.ops.mgrade.linear_backward(grad, x, weight, wanted)
+    return to_x if wanted else None, flat[: weight.numel()].view_as(weight), flat[weight.numel() :]
 
 
 torch.library.register_autograd("mgrade::linear", _autograd, setup_context=_setup)

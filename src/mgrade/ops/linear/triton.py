@@ -48,10 +48,10 @@ def _product(
 
 @triton.jit
 def _outer(
-    a, b, out, rows, B, T, N, M, a_b, a_c, b_b, b_c, parts,
+    a, b, out, B, T, N, M, size, a_b, a_c, b_b, b_c, parts,
     SUMS: tl.constexpr, PRECISION: tl.constexpr, TILE: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
-    """out (parts, N, M) = sum over batch rows and steps of a (B, N, T) times b (B, M, T); rows (parts, N): of a."""
+    """out (parts, size): the sum over batch rows and steps of a (B, N, T) times b (B, M, T), then with SUMS of a."""
     row = tl.program_id(0) * TILE + tl.arange(0, TILE)
     column = tl.program_id(1) * TILE + tl.arange(0, TILE)
     part = tl.program_id(2)
@@ -69,31 +69,33 @@ def _outer(
         total = dot(left, right, total, PRECISION)
         if SUMS:
             alone += left.to(tl.float32)
-    at = out + (part * N + row[:, None]) * M + column[None, :]
+    at = out + part * size + row[:, None] * M + column[None, :]
     tl.store(at, total, mask=(row < N)[:, None] & (column < M)[None, :])
     if SUMS:
-        tl.store(rows + part * N + row, tl.sum(alone, 1), mask=(row < N) & (tl.program_id(1) == 0))
+        tl.store(out + part * size + N * M + row, tl.sum(alone, 1), mask=(row < N) & (tl.program_id(1) == 0))
 
 
-def outer(a: Tensor, b: Tensor, sums: bool = False) -> tuple[Tensor, Tensor]:
+def outer(a: Tensor, b: Tensor, sums: bool = False) -> Tensor:
     """a (batch, time, n), b (batch, time, m) -> the sum over batch and time of a b^T, (n, m), in float32.
 
-    With `sums` that of a alone too, (n); else zeros.
+    With `sums` that of a alone as well, as one more column at the end of a flat (n m + n).
     """
     a, b = _triton.time_last(a), _triton.time_last(b)
     batch, n, time = a.shape
     m = b.shape[1]
+    size = n * m + (n if sums else 0)
     if not (batch and time):
-        return torch.zeros(n, m, dtype=torch.float32, device=a.device), torch.zeros(n, device=a.device)
-    grid = triton.cdiv(n, _TILE), triton.cdiv(m, _TILE)
-    parts = max(1, min(_PROGRAMS // (grid[0] * grid[1]), batch * triton.cdiv(time, _TIME)))
-    out = torch.empty(parts, n, m, dtype=torch.float32, device=a.device)
-    rows = torch.empty(parts, n if sums else 0, dtype=torch.float32, device=a.device)
-    _outer[(*grid, parts)](
-        a, b, out, rows, batch, time, n, m, *a.stride()[:2], *b.stride()[:2], parts,
-        SUMS=sums, PRECISION=_triton.dot_precision(a), TILE=_TILE, BT=_TIME, num_warps=_OUTER_WARPS,
-    )  # fmt: skip
-    return _triton.sum_parts(out), _triton.sum_parts(rows)
+        total = torch.zeros(size, dtype=torch.float32, device=a.device)
+    else:
+        grid = triton.cdiv(n, _TILE), triton.cdiv(m, _TILE)
+        parts = max(1, min(_PROGRAMS // (grid[0] * grid[1]), batch * triton.cdiv(time, _TIME)))
+        out = torch.empty(parts, size, dtype=torch.float32, device=a.device)
+        _outer[(*grid, parts)](
+            a, b, out, batch, time, n, m, size, *a.stride()[:2], *b.stride()[:2], parts,
+            SUMS=sums, PRECISION=_triton.dot_precision(a), TILE=_TILE, BT=_TIME, num_warps=_OUTER_WARPS,
+        )  # fmt: skip
+        total = _triton.sum_parts(out)
+    return total if sums else total.view(n, m)
 
 
 def product(x: Tensor, weight: Tensor, base: Tensor | None = None) -> Tensor:
@@ -101,9 +103,8 @@ def product(x: Tensor, weight: Tensor, base: Tensor | None = None) -> Tensor:
     signal = _triton.time_last(x)
     batch, m, time = signal.shape
     n, precision = weight.shape[0], _triton.dot_precision(x)
-    weight = weight.to(x.dtype)
     if precision != "bf16" or not x.numel():
-        y = torch.bmm(weight.expand(batch, -1, -1), signal)
+        y = torch.bmm(weight.to(x.dtype).expand(batch, -1, -1), signal)
         return _triton.time_first(y if base is None else y.add_(base.transpose(1, 2)))
     below = None if base is None else _triton.time_last(base)
     y = _triton.empty_time_last(batch, time, n, x)

@@ -1,0 +1,157 @@
+"""A wrong argument of a model is refused in one line that names it."""
+
+import pytest
+import torch
+
+from helpers import model_of, random_input, small
+from mgrade import State
+
+X = torch.zeros(2, 5, 3, dtype=torch.float64)
+
+
+def refused(match, call, *arguments, **options):
+    with pytest.raises(ValueError, match=match) as caught:
+        call(*arguments, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def model():
+    return model_of(small("mgrade", readout="mean"))
+
+
+@pytest.fixture
+def reader():
+    return model_of(small("mgrade", tokens=True))
+
+
+@pytest.mark.parametrize(
+    "x",
+    [X[..., :2], X[0], X[..., None], X.long(), X.bool(), X.cfloat(), torch.zeros(2, 5, dtype=torch.int64)],
+    ids=["channels", "no-batch", "axes", "integers", "booleans", "complex", "tokens"],
+)
+def test_values_of_the_wrong_shape_or_kind_are_refused(model, x):
+    refused(r"^x must be floating point \(batch, time, 3\), got torch\.\w+ \(", model, x)
+
+
+@pytest.mark.parametrize("x", [None, [[1.0]], 3.0])
+def test_what_is_no_tensor_is_refused(model, x):
+    refused(rf"^x must be a tensor, got {type(x).__name__}$", model, x)
+
+
+def test_values_in_another_dtype_than_the_weights_are_refused(model):
+    refused(r"^x must .*float64.*float32", model, X.float())
+
+
+@pytest.mark.parametrize(
+    "x", [X, torch.zeros(2, 5), torch.zeros(2, dtype=torch.int64), torch.zeros(2, 5, dtype=torch.int8)]
+)
+def test_tokens_of_the_wrong_shape_or_kind_are_refused(reader, x):
+    refused(r"^x must be token ids \(batch, time\), int32 or int64, got torch\.\w+ \(", reader, x)
+
+
+@pytest.mark.parametrize("token", [-1, 3, 2**40])
+def test_a_token_out_of_the_vocabulary_is_refused(reader, token):
+    ids = torch.zeros(2, 5, dtype=torch.int64)
+    ids[1, 2] = token
+    refused(rf"^x must hold token ids from 0 to 2, got {token}$", reader, ids)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "match"),
+    [
+        (torch.tensor([1, 6]), r"^lengths must lie within 0 and 5 steps, got 6$"),
+        (torch.tensor([-2, 1]), r"^lengths must lie within 0 and 5 steps, got -2$"),
+        (torch.tensor([1, 2, 3]), r"^lengths must have shape \(batch\) = \(2\), got \(3,\)$"),
+        (torch.tensor([[1, 2]]), r"^lengths must have shape"),
+        (torch.tensor([1.0, 2.0]), r"^lengths must be an int32 or int64 tensor \(batch\), got torch.float32$"),
+        (torch.tensor([True, False]), r"^lengths must be an int32 or int64 tensor \(batch\), got torch.bool$"),
+        ([1, 2], r"^lengths must be an int32 or int64 tensor \(batch\), got list$"),
+    ],
+)
+def test_wrong_lengths_are_refused(model, lengths, match):
+    refused(match, model, X, lengths=lengths)
+
+
+@pytest.mark.parametrize(
+    ("reset", "match"),
+    [
+        (torch.zeros(2, 5), r"^reset must be a boolean tensor \(batch, time\), got torch.float32$"),
+        (torch.zeros(2, 5, dtype=torch.uint8), r"^reset must be a boolean tensor"),
+        (torch.zeros(2, 6, dtype=torch.bool), r"^reset must have shape \(batch, time\) = \(2, 5\), got \(2, 6\)$"),
+        (torch.zeros(5, dtype=torch.bool), r"^reset must have shape"),
+        (True, r"^reset must be a boolean tensor \(batch, time\), got bool$"),
+    ],
+)
+def test_a_wrong_restart_mask_is_refused(model, reset, match):
+    refused(match, model, X, reset=reset)
+
+
+@pytest.mark.parametrize(
+    ("fields", "batch", "match"),
+    [
+        ({"dim": 7}, 2, r"^state.history\[0\] must have shape \(2, 8, 6\), got \(2, 8, 7\): is it another model's\?$"),
+        ({"max_delay": 5}, 2, r"^state.history\[0\] must have shape \(2, 8, 6\), got \(2, 4, 6\)"),
+        ({}, 3, r"^state.history\[0\] must have shape \(2, 8, 6\), got \(3, 8, 6\)"),
+        ({"depth": 3}, 2, r"^state.history must have one entry per layer, 2, got 3$"),
+        ({"expansion": 2, "projection": True}, 2, r"^state.hidden\[0\] must have shape \(2, 6\), got \(2, 12\)"),
+        ({"readout": "every"}, 2, r"^state.total must have shape \(2, 6\), got \(2, 0\)"),
+        ({"conv": "none"}, 2, r"^state.history\[0\] must have shape \(2, 8, 6\), got \(2, 0, 0\)"),
+        ({"recurrence": "none"}, 2, r"^state.hidden\[0\] must have shape \(2, 6\), got \(2, 0\)"),
+    ],
+)
+def test_the_state_of_another_model_is_refused(model, fields, batch, match):
+    other = model_of(small("mgrade", **{"readout": "mean", **fields}))
+    refused(match, model, X, other.initial_state(batch))
+    refused(match, model.step, X[:, 0], other.initial_state(batch))
+
+
+@pytest.mark.parametrize("state", [(), {}, torch.zeros(2, 6), "state"])
+def test_what_is_no_state_is_refused(model, state):
+    refused(
+        rf"^state must come from this model's initial_state or a call, got {type(state).__name__}$", model, X, state
+    )
+
+
+@pytest.mark.parametrize("preset", ["mgrade", "lru"])
+@pytest.mark.parametrize("readout", ["every", "mean"])
+def test_a_state_in_another_dtype_is_carried_on_or_refused_by_its_name(preset, readout):
+    config = small(preset, readout=readout)
+    state = model_of(config, torch.float32).initial_state(2)
+    try:
+        y, _ = model_of(config)(X, state)
+    except ValueError as error:
+        assert str(error).startswith("state")  # noqa: PT017
+    else:
+        assert y.dtype == torch.float64
+
+
+def test_a_state_of_the_right_shapes_is_accepted(model):
+    history, hidden, total, count = model.initial_state(2)
+    assert model(X, State(history, hidden, total, count))[0].shape == (2, 4)
+
+
+@pytest.mark.parametrize("position", [-0.1, 8.1, float("nan"), float("inf")])
+def test_a_position_that_left_the_kernel_is_refused_until_it_is_constrained(model, position):
+    with torch.no_grad():
+        model.layers[1].conv.position[2, 1] = position
+    refused(r"^position must lie within 0 and length - 1 = 8, got ", model, X)
+    if position == position:
+        model.constrain_()
+        assert model(X)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_an_odd_number_of_documents_is_no_batch_of_pairs(rows):
+    model = model_of(small("mgrade", readout="mean", pair=True))
+    x = random_input(model.config, rows, 5)
+    refused(rf"^x must hold pairs of rows, first documents then second ones, got {rows} rows$", model, x)
+
+
+def test_a_negative_batch_is_refused(model):
+    refused(r"^batch must be at least 0, got -1$", model.initial_state, -1)
+
+
+@pytest.mark.parametrize("x_t", [X, X[:, 0, :2], X[0, 0]])
+def test_a_step_of_the_wrong_shape_is_refused(model, x_t):
+    refused(r"^x must be floating point", model.step, x_t, model.initial_state(2))

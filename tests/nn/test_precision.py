@@ -1,0 +1,41 @@
+"""Lower precisions: models in half precision, and models under autocast."""
+
+import pytest
+import torch
+
+from helpers import PRESETS, assert_close, in_pieces, model_of, random_input, small
+
+HALVES = [torch.float16, torch.bfloat16]
+RECURRENT = [preset for preset in PRESETS if "lru" not in preset]  # PyTorch has no complex numbers in half precision
+
+
+def twin(model, dtype):
+    other = model_of(model.config, dtype)
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+@pytest.mark.parametrize("preset", RECURRENT)
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_model_in_half_precision_is_near_the_same_weights_in_float32(preset, dtype):
+    model = model_of(small(preset, readout="mean"), dtype)
+    x = random_input(model.config, 2, 20, dtype)
+    y, state = model(x)
+    assert y.dtype == dtype
+    assert_close(y, twin(model, torch.float32)(x.float())[0], 20 * torch.finfo(dtype).eps)
+    assert all(hidden.dtype == torch.float32 for hidden in state.hidden if hidden.numel())
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("readout", ["every", "mean"])
+def test_a_model_trains_and_streams_under_autocast(preset, readout):
+    model = model_of(small(preset, readout=readout), torch.float32)
+    x = random_input(model.config, 2, 20, torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, _ = model(x)
+        pieces, _ = in_pieces(model, x, None, (0, 1, 9, 20))
+    y.float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    exact, _ = model(x)
+    assert_close(y, exact, 30 * torch.finfo(torch.bfloat16).eps)
+    assert_close(pieces, y, 4 * torch.finfo(torch.bfloat16).eps)

@@ -1,0 +1,103 @@
+"""`linear` and `feedforward`: the channel mixing, which on CUDA keeps time contiguous."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from helpers import GRADIENT_TOLERANCE, INTERPRETED, TOLERANCE, TRITON_DEVICE, assert_close, backend_param
+from mgrade.ops import feedforward, linear
+
+on_triton = pytest.mark.parametrize("backend", [backend_param("triton")])
+SHAPES = [(1, 1, 1, 1), (2, 17, 5, 9), (3, 2, 16, 32), (2, 0, 3, 4), (0, 5, 3, 4)]
+if not INTERPRETED:
+    SHAPES += [(3, 1000, 64, 128), (64, 1000, 33, 65), (2, 16384, 128, 256), (1, 7, 130, 260)]
+
+
+def by_torch(x, w_in, b_in, w_out, b_out, scale=None, shift=None):
+    z = x + F.linear(F.gelu(F.linear(x, w_in, b_in), approximate="tanh"), w_out, b_out)
+    return z if scale is None else F.layer_norm(z, (x.shape[-1],), scale, shift)
+
+
+def parameters(dim, inner, norm, dtype=torch.float32, device="cpu"):
+    shapes = [(inner, dim), (inner,), (dim, inner), (dim,), *([(dim,), (dim,)] if norm else [])]
+    return [torch.randn(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes]
+
+
+def assert_same(call, truth, tensors):
+    """Outputs and all gradients against the truth in float64."""
+    wide = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    y, exact = call(*tensors), truth(*wide)
+    assert_close(y, exact, TOLERANCE[torch.float32], what="output")
+    pull = torch.randn_like(y)
+    grads = torch.autograd.grad(y, tensors, pull)
+    for index, (grad, wanted) in enumerate(zip(grads, torch.autograd.grad(exact, wide, pull.double()), strict=True)):
+        assert_close(grad, wanted, GRADIENT_TOLERANCE, what=f"gradient {index}")
+
+
+@on_triton
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize(("batch", "time", "dim", "inner"), SHAPES)
+def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, norm):
+    if dim == 1 and norm:
+        pytest.skip("one channel has no variance: its norm is the rounding of zero")
+    x = torch.randn(batch, time, dim, device=TRITON_DEVICE, requires_grad=True)
+    tensors = [x, *parameters(dim, inner, norm, device=TRITON_DEVICE)]
+    none = [] if norm else [None, None]
+    assert_same(lambda *t: torch.ops.mgrade.feedforward(*t, *none, 1e-5)[0], by_torch, tensors)
+
+
+@on_triton
+@pytest.mark.parametrize(("batch", "time", "inputs", "outputs"), SHAPES)
+def test_the_product_with_time_contiguous_is_pytorchs(backend, batch, time, inputs, outputs):
+    x = torch.randn(batch, time, inputs, device=TRITON_DEVICE, requires_grad=True)
+    weight = torch.randn(outputs, inputs, device=TRITON_DEVICE, requires_grad=True)
+    assert_same(torch.ops.mgrade.linear, F.linear, [x, weight])
+
+
+def gappy(tensor):
+    """The same tensor with gaps between its entries."""
+    return torch.stack([tensor, torch.full_like(tensor, 9)], -1)[..., 0]
+
+
+def transposed(tensor):
+    """The same tensor with its last two axes the other way round in memory."""
+    return tensor.transpose(-1, -2).contiguous().transpose(-1, -2) if tensor.dim() > 1 else tensor
+
+
+@on_triton
+@pytest.mark.parametrize("layout", [gappy, transposed])
+def test_the_layout_of_the_inputs_makes_no_difference(backend, layout):
+    x, *weights = [torch.randn(2, 9, 5, device=TRITON_DEVICE), *parameters(5, 7, True, device=TRITON_DEVICE)]
+    for call, tensors in (
+        (torch.ops.mgrade.linear, [x, weights[0]]),
+        (lambda *t: torch.ops.mgrade.feedforward(*t, 1e-5)[0], [x, *weights]),
+    ):
+        results = []
+        for lay in (torch.Tensor.contiguous, layout):
+            laid = [lay(tensor.detach()).requires_grad_() for tensor in tensors]
+            y = call(*laid)
+            results.append((y, *torch.autograd.grad(y, laid, lay(torch.ones_like(y)))))
+        for one, other in zip(*results, strict=True):
+            assert_close(one, other, 1e-6)
+
+
+@pytest.mark.parametrize("device", ["cpu", *(["cuda"] if TRITON_DEVICE == "cuda" else [])])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dim", [5, 128, 129])
+@pytest.mark.parametrize("norm", [False, True])
+def test_the_public_functions_are_pytorchs_on_every_device_width_and_dtype(device, dtype, dim, norm):
+    x = torch.randn(2, 9, dim, dtype=dtype, device=device, requires_grad=True)
+    weights = parameters(dim, 2 * dim, norm, dtype, device)
+    assert_same(feedforward, by_torch, [x, *weights])
+    assert_same(linear, F.linear, [x, *weights[:2]])
+    assert_close(linear(x, weights[0]), F.linear(x, weights[0]), 1e-6)
+
+
+@on_triton
+def test_pytorch_finds_the_operators_well_formed(backend):
+    x = torch.randn(2, 5, 3, device=TRITON_DEVICE, requires_grad=True)
+    weights = parameters(3, 4, True, device=TRITON_DEVICE)
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(torch.ops.mgrade.linear.default, (x, weights[0]), test_utils=checks)
+    torch.library.opcheck(torch.ops.mgrade.feedforward.default, (x, *weights, 1e-5), test_utils=checks)
+    torch.library.opcheck(torch.ops.mgrade.feedforward.default, (x, *weights[:4], None, None, 1e-5), test_utils=checks)
