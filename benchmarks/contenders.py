@@ -92,7 +92,12 @@ class MgradeStep:
         torch.manual_seed(0)
         model = Model(model_config(workload.configuration)).to(workload.device)
         self._batch = workload.data()
-        self._step = TrainingStep(model, _mgrade_loss, rate=1e-3, decay=0.01, capture=captured)
+
+        def loss(model: Model, x: Tensor, target: Tensor) -> Tensor:
+            with workload.autocast():
+                return cross_entropy(model(x)[0], target)
+
+        self._step = TrainingStep(model, loss, rate=1e-3, decay=0.01, capture=captured)
         if workload.device == "cuda":
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
@@ -101,10 +106,6 @@ class MgradeStep:
 
     def __call__(self) -> None:
         self._step(*self._batch)
-
-
-def _mgrade_loss(model: Model, x: Tensor, target: Tensor) -> Tensor:
-    return cross_entropy(model(x)[0], target)
 
 
 def composition_step(workload: Workload, compiled: bool = False, mode: str = "default") -> Run:

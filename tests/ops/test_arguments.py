@@ -101,12 +101,11 @@ def test_gated_recurrence_names_what_is_wrong(change, match):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"drive": X}, r"drive must be complex"),
-        ({"decay": torch.zeros(3)}, r"^decay and drive must be complex"),
+        ({"drive": X}, r"^drive must be a complex tensor, got torch.float32"),
+        ({"decay": torch.zeros(3)}, r"^decay must be a complex tensor, got torch.float32"),
         ({"decay": torch.zeros(4).cfloat()}, r"^decay must have shape \(hidden\) = \(3\), got \(4,\)"),
         ({"decay": torch.zeros(3).cdouble()}, r"^decay must have the dtype of drive"),
         ({"initial": torch.zeros(2, 4).cfloat()}, r"^initial must have shape"),
-        ({"initial": torch.zeros(2, 3).cdouble()}, r"^initial must have the dtype of drive"),
         ({"drive": [1j]}, r"drive must be"),
         ({"initial": 0}, r"^initial must be"),
     ],

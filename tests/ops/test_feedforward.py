@@ -51,7 +51,8 @@ def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, 
 def test_the_product_with_time_contiguous_is_pytorchs(backend, batch, time, inputs, outputs):
     x = torch.randn(batch, time, inputs, device=TRITON_DEVICE, requires_grad=True)
     weight = torch.randn(outputs, inputs, device=TRITON_DEVICE, requires_grad=True)
-    assert_same(torch.ops.mgrade.linear, F.linear, [x, weight])
+    bias = torch.randn(outputs, device=TRITON_DEVICE, requires_grad=True)
+    assert_same(torch.ops.mgrade.linear, F.linear, [x, weight, bias])
 
 
 def gappy(tensor):
@@ -69,7 +70,7 @@ def transposed(tensor):
 def test_the_layout_of_the_inputs_makes_no_difference(backend, layout):
     x, *weights = [torch.randn(2, 9, 5, device=TRITON_DEVICE), *parameters(5, 7, True, device=TRITON_DEVICE)]
     for call, tensors in (
-        (torch.ops.mgrade.linear, [x, weights[0]]),
+        (torch.ops.mgrade.linear, [x, weights[0], weights[1]]),
         (lambda *t: torch.ops.mgrade.feedforward(*t, 1e-5)[0], [x, *weights]),
     ):
         results = []
@@ -98,6 +99,6 @@ def test_pytorch_finds_the_operators_well_formed(backend):
     x = torch.randn(2, 5, 3, device=TRITON_DEVICE, requires_grad=True)
     weights = parameters(3, 4, True, device=TRITON_DEVICE)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(torch.ops.mgrade.linear.default, (x, weights[0]), test_utils=checks)
+    torch.library.opcheck(torch.ops.mgrade.linear.default, (x, weights[0], weights[1]), test_utils=checks)
     torch.library.opcheck(torch.ops.mgrade.feedforward.default, (x, *weights, 1e-5), test_utils=checks)
     torch.library.opcheck(torch.ops.mgrade.feedforward.default, (x, *weights[:4], None, None, 1e-5), test_utils=checks)

@@ -144,7 +144,7 @@ for length in (6, -1, 10**6, -(10**6)):
 def few_programs(monkeypatch):
     """Triton with spans of several tiles, as long sequences have them; returns the steps of eight tiles."""
     triton = pytest.importorskip("mgrade.ops.gated_scan.triton", exc_type=ImportError)
-    monkeypatch.setattr(triton, "_PROGRAMS", 4)
+    monkeypatch.setattr(triton, "_ENOUGH", 2)
     return 8 * triton._TIME - 3
 
 

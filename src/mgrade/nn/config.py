@@ -119,12 +119,14 @@ class ModelConfig:
             _number("gate_bias", self.gate_bias)
         for name, choices in (("branch_norms", BRANCH_NORMS), ("skips", SKIPS)):
             given = getattr(self, name)
-            if not isinstance(given, tuple) or not set(given) <= set(choices) or len(set(given)) != len(given):
+            known = isinstance(given, tuple) and all(isinstance(name, str) and name in choices for name in given)
+            if not known or len(set(given)) != len(given):
                 raise ValueError(f"{name} must be a list out of {', '.join(choices)}, got {given!r}")
-        if len(self.ring) != 2 or not all(map(_is_number, self.ring)) or not 0 <= self.ring[0] < self.ring[1] < 1:
+        pair = isinstance(self.ring, tuple) and len(self.ring) == 2 and all(map(_is_number, self.ring))
+        if not (pair and 0 <= self.ring[0] < self.ring[1] < 1):
             raise ValueError(f"ring must be two radii with 0 <= first < second < 1, got {self.ring!r}")
-        for spacing in self.dilation if isinstance(self.dilation, tuple) else (self.dilation,):
-            if spacing is not None:
+        if self.dilation is not None:
+            for spacing in self.dilation if isinstance(self.dilation, tuple) else (self.dilation,):
                 _whole("dilation", spacing)
         if isinstance(self.dilation, tuple) and len(self.dilation) != self.depth:
             raise ValueError(f"dilation must have depth = {self.depth} entries, got {len(self.dilation)}")

@@ -35,6 +35,7 @@ class State(NamedTuple):
 
 
 _pytree._register_namedtuple(State, serialized_type_name="mgrade.State")
+torch.serialization.add_safe_globals([State])  # an exported program that holds one loads without pickle
 
 
 class Model(nn.Module):
@@ -145,6 +146,8 @@ class Model(nn.Module):
                     raise ValueError(f"x must hold token ids from 0 to {config.inputs - 1}, got {worst}")
         elif not x.is_floating_point() or x.dim() != 3 or x.shape[2] != config.inputs:
             raise ValueError(f"x must be floating point (batch, time, {config.inputs}), got {x.dtype} {tuple(x.shape)}")
+        elif x.dtype != (dtype := self.encoder.weight.dtype) and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(f"x must have the dtype of the weights, {dtype}, got {x.dtype}")
         if config.pair and x.shape[0] % 2:
             raise ValueError(f"x must hold pairs of rows, first documents then second ones, got {x.shape[0]} rows")
 

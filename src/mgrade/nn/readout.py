@@ -48,7 +48,8 @@ class Readout(nn.Module):
         """x (batch, time, dim) -> outputs (batch, time, outputs) or (batch, outputs), and the pooled state."""
         if self.kind == "every":
             return self.head(x), state
-        total, steps = self._pool(x, *state, reset, lengths)
+        total, steps = state
+        total, steps = self._pool(x, total.to(next(self.parameters()).dtype), steps, reset, lengths)
         y: Tensor
         if self.kind == "mean":
             y = self.head(total / steps.clamp_min(1)[:, None])

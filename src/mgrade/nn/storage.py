@@ -65,10 +65,7 @@ def load(folder: str | Path) -> Model:
         raise ValueError(f"{path}: is not a safetensors file: {error}") from None
     model = Model(config)
     _check_tensors(path, model, tensors)
-    dtypes = {tensor.dtype for tensor in tensors.values()}
-    if len(dtypes) == 1:
-        model.to(dtypes.pop())
-    model.load_state_dict(tensors)
+    model.load_state_dict(tensors, assign=True)
     return model
 
 
@@ -86,7 +83,7 @@ def _description(path: Path) -> dict[str, Any]:
     for field, kind in (("weights", str), ("sha256", str), ("model", dict)):
         if not isinstance(description.get(field), kind):
             raise ValueError(f"{path}: {field} is missing or not a {kind.__name__}")
-    if Path(description["weights"]).name != description["weights"]:
+    if Path(description["weights"]).name != description["weights"] or "\0" in description["weights"]:
         raise ValueError(f"{path}: weights must be a file name, got {description['weights']!r}")
     return description
 
@@ -96,6 +93,8 @@ def _check_tensors(path: Path, model: Model, tensors: dict[str, torch.Tensor]) -
     for name in sorted(expected.keys() ^ tensors.keys()):
         raise ValueError(f"{path}: tensor {name!r} is {'missing' if name in expected else 'not part of the model'}")
     for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise ValueError(f"{path}: tensor {name!r} must be floating point, got {tensor.dtype}")
         if tensor.shape != expected[name].shape:
             raise ValueError(
                 f"{path}: tensor {name!r} must have shape {tuple(expected[name].shape)}, got {tuple(tensor.shape)}"

@@ -3,8 +3,9 @@
  * below the rounding of its peak. */
 
 INLINE void NAME(tap_range)(REAL position, REAL reach, int64_t length, int64_t *first, int64_t *last) {
-    *first = (int64_t)MAX((REAL)0, (REAL)ceil(position - reach));
-    *last = (int64_t)MIN((REAL)(length - 1), (REAL)floor(position + reach));
+    const REAL low = position - reach, high = position + reach; /* not numbers, perhaps: then all lags are visited */
+    *first = !(low > 0) ? 0 : low < (REAL)length ? (int64_t)ceil(low) : length;
+    *last = !(high < (REAL)(length - 1)) ? length - 1 : high < 0 ? -1 : (int64_t)floor(high);
 }
 
 CLONES EXPORT void NAME(mgrade_delay_kernel_forward)(const REAL *weight, const REAL *position, REAL *kernel,

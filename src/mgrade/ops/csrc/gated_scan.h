@@ -12,6 +12,11 @@ INLINE void NAME(gate_pair)(REAL g, REAL *keep, REAL *take) {
     *keep = g < 0 ? large : small;
 }
 
+/* How many steps of row b are valid, never more than there are. */
+INLINE int64_t NAME(valid_steps)(const int64_t *lengths, int64_t b, int64_t T) {
+    return lengths ? MIN(MAX(lengths[b], 0), T) : T;
+}
+
 INLINE void NAME(load_bias)(const REAL *bias, int64_t H, int width, REAL *of_gate, REAL *of_candidate) {
     for (int i = 0; i < width; i++) {
         of_gate[i] = bias ? bias[i] : 0;
@@ -114,7 +119,7 @@ EXPORT void NAME(mgrade_gated_scan_forward)(const REAL *gate, const REAL *candid
         const int64_t b = task / blocks, i = task % blocks * BLOCK;
         NAME(forward_task)(gate + b * gate_b + i, candidate + b * candidate_b + i, bias ? bias + i : 0,
                            initial ? initial + b * H + i : 0, reset ? reset + b * T : 0, h + b * T * H + i,
-                           last + b * H + i, T, lengths ? lengths[b] : T, H, gate_t, candidate_t,
+                           last + b * H + i, T, NAME(valid_steps)(lengths, b, T), H, gate_t, candidate_t,
                            (int)MIN(BLOCK, H - i));
     }
 }
@@ -134,7 +139,7 @@ EXPORT void NAME(mgrade_gated_scan_backward)(const REAL *grad_h, const REAL *gra
                             candidate + b * candidate_b + i, bias ? bias + i : 0, initial ? initial + state : 0,
                             reset ? reset + b * T : 0, h + b * T * H + i, grad_gates + b * T * 2 * H + i,
                             grad_bias ? grad_bias + b * 2 * H + i : 0, grad_initial + state, T,
-                            lengths ? lengths[b] : T, H, grad_t, gate_t, candidate_t, (int)MIN(BLOCK, H - i));
+                            NAME(valid_steps)(lengths, b, T), H, grad_t, gate_t, candidate_t, (int)MIN(BLOCK, H - i));
     }
 }
 

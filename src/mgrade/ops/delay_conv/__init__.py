@@ -30,7 +30,7 @@ def delay_kernel(weight: Tensor, position: Tensor, *, length: int, sigma: float 
     _check.floating("position", position, tuple(weight.shape), "(channels, taps)")
     if not (isinstance(length, int) and length >= 1):
         raise ValueError(f"length must be a whole number of at least 1, got {length!r}")
-    if not (math.isfinite(sigma) and sigma > 0):
+    if not (isinstance(sigma, (int, float)) and 0 < sigma < math.inf):
         raise ValueError(f"sigma must be a positive number, got {sigma!r}")
     if position.numel() and _check.values_visible(position):
         low, high = (float(end) for end in torch.aminmax(position.detach()))

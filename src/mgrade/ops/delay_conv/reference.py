@@ -20,7 +20,7 @@ def _taps(position: Tensor, length: int, sigma: float) -> tuple[Tensor, Tensor]:
 def kernel_forward(weight: Tensor, position: Tensor, length: int, sigma: float) -> Tensor:
     dtype = accumulator(weight.dtype)
     _, gaussian = _taps(position.to(dtype), length, sigma)
-    return (weight.to(dtype)[..., None] * gaussian).sum(1).to(weight.dtype)
+    return (weight.to(dtype)[..., None] * gaussian).sum(1).to(weight.dtype).contiguous()
 
 
 def kernel_backward(grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
@@ -28,7 +28,7 @@ def kernel_backward(grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma
     distance, gaussian = _taps(position.to(dtype), grad_kernel.shape[1], sigma)
     pull = grad_kernel.to(dtype)[:, None] * gaussian
     grad_position = weight.to(dtype) * (pull * distance).sum(-1) / sigma
-    return pull.sum(-1).to(weight.dtype), grad_position.to(position.dtype)
+    return pull.sum(-1).to(weight.dtype).contiguous(), grad_position.to(position.dtype).contiguous()
 
 
 def with_skip(kernel: Tensor, skip: bool) -> Tensor:
@@ -70,7 +70,7 @@ def fir_forward(
     for tap, begin, hidden in _lagged(x, history, reset, taps, dilation):
         seen = rows[:, begin : begin + time]
         y += kernel[:, tap].to(dtype) * (seen if hidden is None else torch.where(hidden, 0, seen))
-    return y.to(x.dtype)
+    return y.to(x.dtype).contiguous()
 
 
 def fir_backward(
@@ -91,6 +91,6 @@ def fir_backward(
     kept = past if history is not None else 0
     return (
         grad_rows[:, past:].to(x.dtype).contiguous(),
-        grad_kernel.to(kernel.dtype),
+        grad_kernel.to(kernel.dtype).contiguous(),
         grad_rows[:, :kept].to(x.dtype).contiguous(),
     )

@@ -37,15 +37,17 @@ def diagonal_scan(
     lengths (batch): how many steps of each row are valid, if not all; h means nothing after them.
     Returns h (batch, time, hidden) and the last valid state (batch, hidden).
     """
-    if not (drive.is_complex() and decay.is_complex()):
-        raise ValueError(f"decay and drive must be complex tensors, got {decay.dtype} and {drive.dtype}")
+    for name, tensor in (("decay", decay), ("drive", drive), ("initial", initial)):
+        if not ((isinstance(tensor, Tensor) and tensor.is_complex()) or (tensor is None and name == "initial")):
+            kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise ValueError(f"{name} must be a complex tensor, got {kind}")
     _check.has_shape("drive", drive, (None, None, None), "(batch, time, hidden)")
     batch, time, hidden = drive.shape
     _check.has_shape("decay", decay, (hidden,), "(hidden)")
     _check.same_dtype("decay", decay, "drive", drive.dtype)
     if initial is not None:
         _check.has_shape("initial", initial, (batch, hidden), "(batch, hidden)")
-        _check.same_dtype("initial", initial, "drive", drive.dtype)
+        initial = initial.to(drive.dtype)
     _check.reset_mask(reset, batch, time)
     _check.row_lengths(lengths, batch, time)
     chosen = choose(backend, drive, has_triton=False)

@@ -10,7 +10,8 @@ from mgrade.ops.gated_scan.reference import before, last_state, linear_scan, rev
 
 def forward(decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None) -> tuple[Tensor, Tensor]:
     h = linear_scan(decay.expand_as(drive), drive, initial, reset)
-    return h.clone() if h is drive else h, last_state(h, initial)
+    h = h.clone() if h is drive else h
+    return h.resolve_conj().contiguous(), last_state(h, initial)
 
 
 def backward(
@@ -32,4 +33,4 @@ def backward(
     if reset is not None:
         grad_initial = torch.where(reset[:, :1], 0, grad_initial)
     grad_decay = (before(h, initial, reset).conj() * total).sum((0, 1))
-    return grad_decay, total.resolve_conj().contiguous(), grad_initial
+    return grad_decay, total.resolve_conj().contiguous(), grad_initial.contiguous()

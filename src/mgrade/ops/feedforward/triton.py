@@ -193,6 +193,8 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     batch, time, dim = x.shape
     signal, input, output = _triton.time_last(x), input.contiguous(), output.contiguous()
+    input_bias, output_bias = input_bias.contiguous(), output_bias.contiguous()
+    scale, shift = _triton.dense(scale), _triton.dense(shift)
     y = _triton.empty_time_last(batch, time, dim, x)
     z = torch.empty_like(y) if scale is not None else None
     blocks = _blocks(dim)
@@ -218,6 +220,7 @@ def backward(
     inner, fused = input.shape[0], dim <= _FUSED_BACKWARD
     pull, signal = _triton.time_last(grad), _triton.time_last(x)
     input, output = input.contiguous(), output.contiguous()
+    input_bias, scale = input_bias.contiguous(), _triton.dense(scale)
     if not x.numel():
         return _triton.time_first(torch.empty_like(signal)), input.new_zeros(2 * inner * dim + inner + 3 * dim)
     sums_weights = fused and inner <= _FUSED_WEIGHTS

@@ -269,7 +269,8 @@ def _fake_recurrence_backward(
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     hidden = weight.shape[0] // 2
-    return like_result(x, backend), torch.empty_like(weight), torch.empty_like(bias), _like_state(x, hidden)
+    parameters = weight.new_empty(weight.shape), bias.new_empty(bias.shape)
+    return like_result(x, backend), *parameters, _like_state(x, hidden)
 
 
 def _setup_scan(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -51,8 +51,10 @@ def before(h: Tensor, initial: Tensor | None, reset: Tensor | None) -> Tensor:
 def last_state(h: Tensor, initial: Tensor | None) -> Tensor:
     """The state after the last step; the initial one if there was none."""
     if h.shape[1]:
-        return h[:, -1].clone()
-    return h.new_zeros(h.shape[0], h.shape[2]) if initial is None else initial.clone()
+        return h[:, -1].clone(memory_format=torch.contiguous_format)
+    return (
+        h.new_zeros(h.shape[0], h.shape[2]) if initial is None else initial.clone(memory_format=torch.contiguous_format)
+    )
 
 
 def trace_shape(batch: int, time: int, hidden: int, skipped: bool) -> tuple[int, int, int]:
@@ -86,8 +88,8 @@ def forward(
     h = linear_scan(torch.sigmoid(-logit), torch.sigmoid(logit) * value, initial, reset)
     last = last_state(h, initial)
     if skip is None:
-        return h.to(gate.dtype), last, h.new_empty(h.shape[0], 0, h.shape[2])
-    return (h + skip).to(gate.dtype), last, h
+        return h.to(gate.dtype).contiguous(), last, h.new_empty(h.shape[0], 0, h.shape[2])
+    return (h + skip).to(gate.dtype).contiguous(), last, h.contiguous()
 
 
 def backward(
@@ -106,7 +108,11 @@ def backward(
     logit, value = biased(gate, candidate, bias, lengths)
     batch, time, hidden = gate.shape
     if time == 0:
-        grad_initial = logit.new_zeros(batch, hidden) if grad_last is None else grad_last.clone()
+        grad_initial = (
+            logit.new_zeros(batch, hidden)
+            if grad_last is None
+            else grad_last.clone(memory_format=torch.contiguous_format)
+        )
         return None if bias is None else logit.new_zeros(2 * hidden), grad_initial
     keep, take = torch.sigmoid(-logit), torch.sigmoid(logit)
     drive = grad.to(logit.dtype)
@@ -119,4 +125,4 @@ def backward(
     grad_initial = keep[:, 0] * total[:, 0]
     if reset is not None:
         grad_initial = torch.where(reset[:, :1], 0, grad_initial)
-    return None if bias is None else grads.sum((0, 1)), grad_initial
+    return None if bias is None else grads.sum((0, 1)), grad_initial.contiguous()

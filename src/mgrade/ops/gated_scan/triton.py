@@ -137,7 +137,8 @@ def _scan_forward(
         drive += tl.where(first, keep * state[:, None], 0.0)
         through, out = _scan(keep, drive, restart, HAS_RESET, False)
         if SUMMARY:
-            kept *= _last_column(through, BT)
+            passed = _last_column(through, BT)
+            kept = tl.where(passed == 0.0, 0.0, kept * passed)
         else:
             tl.store(starts + (batch * tiles + tile) * H + channel, state, mask=inside)
             shown = out
@@ -203,17 +204,25 @@ def _scan_backward(
         at_first = (tl.arange(0, BT) == 0)[None, :]
         if SUMMARY:
             through = tl.where(restart > 0, 0.0, keep * through)
-            kept *= tl.sum(tl.where(at_first, through, 0.0), 1)
+            passed = tl.sum(tl.where(at_first, through, 0.0), 1)
+            kept = tl.where(passed == 0.0, 0.0, kept * passed)
         else:
             value = _load(candidate, candidate_b, candidate_c, batch, channel, step, mask)
             value = _biased(value, bias, H + channel, inside, HAS_BIAS)
+            # the state before each step: the scan again, one step late, from the state at the start of the tile
+            earlier = step - 1
+            inner = mask & (tl.arange(0, BT) > 0)[None, :] & (earlier < limit)[None, :]
+            logit = _load(gate, gate_b, gate_c, batch, channel, earlier, inner)
+            keep_earlier, take_earlier = _gates(_biased(logit, bias, channel, inside, HAS_BIAS))
+            drive = _load(candidate, candidate_b, candidate_c, batch, channel, earlier, inner)
+            drive = take_earlier * _biased(drive, bias, H + channel, inside, HAS_BIAS)
             state = tl.load(starts + (batch * tiles + tile) * H + channel, mask=inside, other=0.0)
-            forward = tl.where(valid, take * value, 0.0)
-            forward += tl.where(at_first & (restart == 0), keep * state[:, None], 0.0)
-            _, h = _scan(keep, forward, restart, HAS_RESET, False)
-            # keep (c - h_{t-1}) = c - h_t, so that h_{t-1} is not needed
+            drive = tl.where(at_first, state[:, None], tl.where(inner, drive, 0.0))
+            began = _restarts(reset, batch, T, earlier, here & (tl.arange(0, BT) > 0), HAS_RESET, BC, BT)
+            _, before = _scan(tl.where(inner, keep_earlier, 1.0), drive, began, HAS_RESET, False)
+            before = tl.where(restart > 0, 0.0, before)
             to_candidate = tl.where(valid, total * take, 0.0)
-            to_gate = to_candidate * (value - h)
+            to_gate = to_candidate * keep * (value - before)
             at = batch * out_b + channel[:, None].to(tl.int64) * T + step[None, :]
             tl.store(grad_gate + at, to_gate.to(grad_gate.dtype.element_ty), mask=mask)
             tl.store(grad_candidate + at, to_candidate.to(grad_candidate.dtype.element_ty), mask=mask)
@@ -260,7 +269,8 @@ def forward(
     batch, time, hidden = gate.shape
     g, c = _triton.time_last(gate), _triton.time_last(candidate)
     beside = None if skip is None else _triton.time_last(skip)
-    initial, reset = _triton.dense(initial), _triton.dense(reset)
+    initial, reset, bias = _triton.dense(initial), _triton.dense(reset), _triton.dense(bias)
+    lengths = _triton.dense(lengths)
     y = _triton.empty_time_last(batch, time, hidden, gate)
     wide = {"dtype": accumulator(gate.dtype), "device": gate.device}
     last = torch.empty(batch, hidden, **wide)
@@ -296,7 +306,8 @@ def backward(
     """Writes the gradients of gate and candidate into `packed`, (batch, time, 2 hidden)."""
     batch, time, hidden = gate.shape
     g, c, pull = _triton.time_last(gate), _triton.time_last(candidate), _triton.time_last(grad)
-    grad_last, reset = _triton.dense(grad_last), _triton.dense(reset)
+    grad_last, reset, bias = _triton.dense(grad_last), _triton.dense(reset), _triton.dense(bias)
+    lengths = _triton.dense(lengths)
     out = packed.transpose(1, 2)
     wide = {"dtype": accumulator(gate.dtype), "device": gate.device}
     grad_initial = torch.empty(batch, hidden, **wide)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import choose, like_result
+from mgrade.ops._backend import accumulator, choose, like_result
 
 torch.library.define("mgrade::linear", "(Tensor x, Tensor weight, Tensor bias) -> Tensor")
 torch.library.define("mgrade::linear_backward", "(Tensor grad, Tensor x, Tensor weight, bool to_x) -> (Tensor, Tensor)")
@@ -31,7 +31,7 @@ def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
         from mgrade.ops.linear import triton
 
         return triton.product(x, weight)
-    return F.linear(x, weight)
+    return F.linear(x, weight.to(x.dtype))
 
 
 def add_product(base: Tensor | None, grad: Tensor, weight: Tensor, backend: str) -> Tensor:
@@ -40,7 +40,7 @@ def add_product(base: Tensor | None, grad: Tensor, weight: Tensor, backend: str)
         from mgrade.ops.linear import triton
 
         return triton.product(grad, weight.t(), base)
-    back = grad.flatten(0, 1) @ weight
+    back = grad.flatten(0, 1) @ weight.to(grad.dtype)
     back = back if base is None else back.add_(base.flatten(0, 1))
     return back.unflatten(0, grad.shape[:2])
 
@@ -51,7 +51,8 @@ def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
         from mgrade.ops.linear import triton
 
         return triton.outer(grad, x)
-    return grad.flatten(0, 1).t() @ x.flatten(0, 1)
+    dtype = accumulator(x.dtype)
+    return grad.flatten(0, 1).to(dtype).t() @ x.flatten(0, 1).to(dtype)
 
 
 @torch.library.impl("mgrade::linear", "default")
