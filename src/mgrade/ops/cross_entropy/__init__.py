@@ -49,9 +49,12 @@ def _fake(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 def _setup(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(output[1])
+    ctx.set_materialize_grads(False)
 
 
-def _autograd(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
+def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, None]:
+    if grad is None:
+        return None, None
     (slope,) = ctx.saved_tensors
     return slope * grad.to(slope.dtype), None
 

@@ -112,9 +112,12 @@ def _fake_backward(
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     x, weight_in, bias_in, weight_out, _, scale, _, ctx.eps = inputs
     ctx.save_for_backward(x, output[1], weight_in, bias_in, weight_out, scale)
+    ctx.set_materialize_grads(False)  # nobody asks for the gradient of z
 
 
-def _autograd(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    if grad is None:
+        return (None,) * 8
     x, z, weight_in, bias_in, weight_out, scale = ctx.saved_tensors
     to_x, flat = torch.ops.mgrade.feedforward_backward(grad, x, z, weight_in, bias_in, weight_out, scale, ctx.eps)
     inner, dim = weight_in.shape

@@ -193,6 +193,8 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     batch, time, dim = x.shape
     signal, input, output = _triton.time_last(x), input.contiguous(), output.contiguous()
+    if dim > _FUSED_BACKWARD and _triton.dot_precision(x) == "bf16":  # rounded once, not in every tile
+        input, output = input.to(torch.bfloat16), output.to(torch.bfloat16)
     input_bias, output_bias = input_bias.contiguous(), output_bias.contiguous()
     scale, shift = _triton.dense(scale), _triton.dense(shift)
     y = _triton.empty_time_last(batch, time, dim, x)

@@ -98,8 +98,10 @@ def _limit(lengths, batch, T, HAS_LENGTHS: tl.constexpr):
 
 
 @triton.jit
-def _last_column(tile, BT: tl.constexpr):
-    return tl.sum(tl.where((tl.arange(0, BT) == BT - 1)[None, :], tile, 0.0), 1)
+def _at_last(tile, step, T, BT: tl.constexpr):
+    """The column of the last step of a tile that exists."""
+    last = (step == T - 1) | ((tl.arange(0, BT) == BT - 1) & (step < T))
+    return tl.sum(tl.where(last[None, :], tile, 0.0), 1)
 
 
 @triton.jit
@@ -137,7 +139,7 @@ def _scan_forward(
         drive += tl.where(first, keep * state[:, None], 0.0)
         through, out = _scan(keep, drive, restart, HAS_RESET, False)
         if SUMMARY:
-            passed = _last_column(through, BT)
+            passed = _at_last(through, step, T, BT)
             kept = tl.where(passed == 0.0, 0.0, kept * passed)
         else:
             tl.store(starts + (batch * tiles + tile) * H + channel, state, mask=inside)
@@ -146,7 +148,7 @@ def _scan_forward(
                 shown += _load(skip, skip_b, skip_c, batch, channel, step, mask)
             at = y + (batch * H + channel[:, None]) * T + step[None, :]
             tl.store(at, shown.to(y.dtype.element_ty), mask=mask)
-        state = _last_column(out, BT)
+        state = _at_last(out, step, T, BT)
     if SUMMARY:
         at = maps + ((batch * spans + span) * 2) * H + channel
         tl.store(at, kept, mask=inside)

@@ -1,6 +1,6 @@
 """Products with time contiguous: W @ x per batch row, and the sum over batch and time of a b^T.
 
-W @ x is left to cuBLAS, except in bfloat16, where the sum with what is already there comes for free.
+W @ x is left to cuBLAS, except for narrow layers in bfloat16, where this is faster, and adds what is there already.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from mgrade.ops._triton import dot
 _TILE, _TIME = (16, 16) if TRITON_INTERPRETED else (64, 64)
 _OUTER_WARPS = 4
 _ROWS, _STEPS, _DEPTH, _WARPS = (16, 16, 16, 4) if TRITON_INTERPRETED else (128, 64, 32, 4)
+# From this many channels on, cuBLAS wins in bfloat16 too.
+_WIDE = 256
 # Enough programs to fill a large chip; fixed, so that rounding does not depend on the device.
 _PROGRAMS = 256
 
@@ -103,7 +105,7 @@ def product(x: Tensor, weight: Tensor, base: Tensor | None = None) -> Tensor:
     signal = _triton.time_last(x)
     batch, m, time = signal.shape
     n, precision = weight.shape[0], _triton.dot_precision(x)
-    if precision != "bf16" or not x.numel():
+    if precision != "bf16" or max(n, m) >= _WIDE or not x.numel():
         y = torch.bmm(weight.to(x.dtype).expand(batch, -1, -1), signal)
         return _triton.time_first(y if base is None else y.add_(base.transpose(1, 2)))
     below = None if base is None else _triton.time_last(base)
