@@ -18,10 +18,6 @@ from mgrade.ops._backend import TRITON_INTERPRETED
 from mgrade.ops._triton import dot
 from mgrade.ops.delay_conv import triton_direct
 
-# Outputs per tile [TILE], inputs per product [TILE], and (batch row, tile) pairs per program [ROWS].
-_TILE, _ROWS = (16, 16) if TRITON_INTERPRETED else (32, 64)
-_FILTER_WARPS, _CORRELATE_WARPS = 4, 2
-_DEPTH = 16 if TRITON_INTERPRETED else 64  # rows summed per product in a kernel gradient
 # Programs over which a kernel gradient is spread at most, per channel and pair of tiles.
 _PARTS = 16
 
@@ -205,6 +201,24 @@ def _filter_precision(x: Tensor) -> str:
     return "tf32" if precision == "bf16" and x.dtype == torch.float32 else precision
 
 
+def _filter_blocks(x: Tensor) -> dict[str, int]:
+    """Steps per tile, (batch row, tile) pairs per program, and warps, as measured on an H200."""
+    if TRITON_INTERPRETED:
+        return {"TILE": 16, "ROWS": 16, "num_warps": 4}
+    if _filter_precision(x) == "bf16":
+        return {"TILE": 64, "ROWS": 128, "num_warps": 4}
+    return {"TILE": 32, "ROWS": 64, "num_warps": 4}
+
+
+def _correlate_blocks(x: Tensor, taps: int) -> dict[str, int]:
+    """Steps per tile, pairs per product, and warps: wide tiles for long kernels, where they cost no precision."""
+    if TRITON_INTERPRETED:
+        return {"TILE": 16, "ROWS": 16, "num_warps": 4}
+    if _filter_precision(x) == "bf16" and taps >= 128:
+        return {"TILE": 64, "ROWS": 64, "num_warps": 4}
+    return {"TILE": 32, "ROWS": 64, "num_warps": 2}
+
+
 def _launch(
     x: Tensor,
     kernel: Tensor,
@@ -219,15 +233,16 @@ def _launch(
     batch, channels, time = x.shape
     taps = kernel.shape[1]
     from_step = -(earlier // dilation)
+    blocks = _filter_blocks(x)
     kernel = kernel.to(x.dtype) if _filter_precision(x) == "bf16" else kernel
-    tiles = triton.cdiv(triton.cdiv(time + earlier, dilation), _TILE)
+    tiles = triton.cdiv(triton.cdiv(time + earlier, dilation), blocks["TILE"])
     rows = batch * dilation * tiles
     strides = (t.stride()[:2] if t is not None else (0, 0) for t in (x, skip, y))
-    _filter[(triton.cdiv(rows, _ROWS), channels)](
+    _filter[(triton.cdiv(rows, blocks["ROWS"]), channels)](
         x, kernel.contiguous(), history, skip, y, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
         from_step, *(size for pair in strides for size in pair),
         DIRECTION=direction, HAS_HISTORY=history is not None, HAS_SKIP=skip is not None,
-        PRECISION=_filter_precision(x), TILE=_TILE, ROWS=_ROWS, num_warps=_FILTER_WARPS,
+        PRECISION=_filter_precision(x), **blocks,
     )  # fmt: skip
 
 
@@ -276,18 +291,19 @@ def _kernel_gradient(grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | 
     taps = kernel.shape[1]
     if not x.numel():
         return torch.zeros_like(kernel, dtype=torch.float32)
-    tiles = triton.cdiv(triton.cdiv(time, dilation), _TILE)
+    sizes = _correlate_blocks(x, taps)
+    tile = sizes["TILE"]
+    tiles = triton.cdiv(triton.cdiv(time, dilation), tile)
     rows = batch * dilation * tiles
-    blocks = (taps + _TILE - 2) // _TILE + 1
-    parts = max(1, min(_PARTS, triton.cdiv(rows, _DEPTH), 1024 // (channels * blocks)))
-    scratch = torch.empty(parts * blocks * channels * _TILE * _TILE, dtype=torch.float32, device=x.device)
-    sums = torch.empty(parts, blocks, channels, 2 * _TILE, dtype=torch.float32, device=x.device)
+    blocks = (taps + tile - 2) // tile + 1
+    parts = max(1, min(_PARTS, triton.cdiv(rows, sizes["ROWS"]), 1024 // (channels * blocks)))
+    scratch = torch.empty(parts * blocks * channels * tile * tile, dtype=torch.float32, device=x.device)
+    sums = torch.empty(parts, blocks, channels, 2 * tile, dtype=torch.float32, device=x.device)
     _correlate[(channels, blocks, parts)](
         grad, x, history, scratch, sums, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
         *grad.stride()[:2], *x.stride()[:2], blocks, parts,
-        HAS_HISTORY=history is not None, PRECISION=_filter_precision(x), TILE=_TILE, ROWS=_DEPTH,
-        num_warps=_CORRELATE_WARPS,
+        HAS_HISTORY=history is not None, PRECISION=_filter_precision(x), **sizes,
     )  # fmt: skip
     grad_kernel = torch.empty(channels, taps, dtype=torch.float32, device=x.device)
-    _collect[(channels, triton.cdiv(taps, _TILE))](sums, grad_kernel, channels, taps, blocks, parts, TILE=_TILE)
+    _collect[(channels, triton.cdiv(taps, tile))](sums, grad_kernel, channels, taps, blocks, parts, TILE=tile)
     return grad_kernel

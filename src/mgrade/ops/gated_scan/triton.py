@@ -15,8 +15,8 @@ from torch import Tensor
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
 
-_CHANNELS, _TIME = (4, 16) if TRITON_INTERPRETED else (4, 128)
-_STAGES, _WARPS = 2, 2
+_CHANNELS, _TIME = (4, 16) if TRITON_INTERPRETED else (4, 256)
+_STAGES, _WARPS = 2, 4
 # With this many programs over batch and channels alone, time is not cut into spans; with fewer, into as many as make
 # twice as many programs. Fixed, so that rounding does not depend on the device.
 _ENOUGH = 512
