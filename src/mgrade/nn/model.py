@@ -48,6 +48,8 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = linear_layer(config.inputs, config.dim)
+        self.symbols: Tensor
+        self.register_buffer("symbols", torch.arange(config.inputs if config.tokens else 0), persistent=False)
         self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.depth))
         self.readout = Readout(config)
 
@@ -81,8 +83,6 @@ class Model(nn.Module):
             _check.reset_mask(reset, batch, time)
             reset = reset.to(x.device) if lengths is None else reset.to(x.device) & valid
         features = self._encode(x)
-        if x.is_cuda and torch.is_autocast_enabled("cuda"):
-            features = features.to(torch.get_autocast_dtype("cuda"))
         histories, hiddens = [], []
         for index, layer in enumerate(self._blocks()):
             before = (None, None) if state is None else (state.history[index], state.hidden[index])
@@ -124,13 +124,19 @@ class Model(nn.Module):
         return [layer for layer in self.layers if isinstance(layer, Block)]
 
     def _encode(self, x: Tensor) -> Tensor:
+        """The first features (batch, time, dim); under CUDA autocast in its dtype."""
+        dtype = self.encoder.weight.dtype
+        if x.is_cuda and torch.is_autocast_enabled("cuda"):
+            dtype = torch.get_autocast_dtype("cuda")
         if not self.config.tokens:
-            return self.encoder(x)
+            return self.encoder(x).to(dtype)
         if self.config.inputs > ONE_HOT_UP_TO:
-            return F.embedding(x, self.encoder.weight.t()) + self.encoder.bias
-        return self.encoder(
-            (x[..., None] == torch.arange(self.config.inputs, device=x.device)).to(self.encoder.weight.dtype)
-        )
+            return (F.embedding(x, self.encoder.weight.t()) + self.encoder.bias).to(dtype)
+        if x.is_cuda:  # where time is contiguous
+            one_hot = (x[:, None] == self.symbols[:, None]).to(dtype).transpose(1, 2)
+        else:
+            one_hot = (x[..., None] == self.symbols).to(dtype)
+        return self.encoder(one_hot)
 
     def _check_input(self, x: Any) -> None:
         config = self.config

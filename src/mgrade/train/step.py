@@ -53,9 +53,10 @@ class TrainingStep:
         self.on_cuda = device.type == "cuda"
         self.captures = capture and self.on_cuda
         groups = parameter_groups(model, rate, decay)
-        self.rates = [group["lr"] for group in groups]
+        self.rates = torch.tensor([group["lr"] for group in groups], device=device)
+        self.current = self.rates.clone()
         if self.on_cuda:  # rates that a graph can change must live on the device
-            groups = [{**group, "lr": torch.tensor(group["lr"], device=device)} for group in groups]
+            groups = [{**group, "lr": rate} for group, rate in zip(groups, self.current, strict=True)]
         self.optimiser = torch.optim.AdamW(groups, fused=True, capturable=self.on_cuda)
         self.factors = torch.tensor(list(schedule), dtype=torch.float32, device=device)
         self.count = torch.zeros((), dtype=torch.int64, device=device)
@@ -97,11 +98,10 @@ class TrainingStep:
 
     def _set_rates(self) -> None:
         factor = self.factors.gather(0, self.count.clamp(max=len(self.factors) - 1)[None])[0]
-        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
-            if self.on_cuda:
-                group["lr"].copy_(factor * rate)
-            else:
-                group["lr"] = float(factor) * rate
+        torch.mul(self.rates, factor, out=self.current)
+        if not self.on_cuda:
+            for group, rate in zip(self.optimiser.param_groups, self.current.tolist(), strict=True):
+                group["lr"] = rate
 
     def _capture(self, batch: tuple[Tensor, ...]) -> None:
         """Warms up on a side stream, puts everything back as it was, and records one step without running it."""
