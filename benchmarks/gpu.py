@@ -1,4 +1,4 @@
-"""The GPU benchmark: `python -m benchmarks.gpu`. Needs torch and triton. Writes results/bench/gpu.json."""
+"""The GPU benchmark: `python -m benchmarks.gpu`. Needs torch and triton; writes two files under results/bench/."""
 
 from __future__ import annotations
 
@@ -19,26 +19,36 @@ PARTS_PRECISION = "tf32"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs everything, prints tables, writes the file after each configuration; the exit status."""
+    """Runs what was asked for, prints tables, writes each file after every configuration; the exit status."""
     options = _options(argv)
-    document = report.header(options, options.device)
-    report.show_header(document)
+    header = report.header(options, options.device)
+    report.show_header(header)
+    status = 0
+    for what in options.what:
+        document, name = {**header}, f"gpu_{what}.json"
+        for configuration in options.configurations:
+            c = configuration.shrunk() if options.quick else configuration
+            (_steps if what == "steps" else _parts)(document, c, options)
+            report.write(document, options.out, name)
+        status |= report.finish(document, options.out, name)
+    return status
+
+
+def _steps(document: dict[str, Any], c: Configuration, options: argparse.Namespace) -> None:
+    steps = _training_steps(c, options, document["copy_bandwidth"])
+    document.setdefault("training_step", {})[c.name] = steps
+    title = f"{c.title}: training step, forward, backward, optimiser"
+    report.show(title, {f"{c.name} {precision}": entry for precision, entry in steps.items()})
+
+
+def _parts(document: dict[str, Any], c: Configuration, options: argparse.Namespace) -> None:
     document["parts_precision"] = PARTS_PRECISION
-    document["training_step"] = {}
-    for configuration in options.configurations:
-        c = configuration.shrunk() if options.quick else configuration
-        steps = _training_steps(c, options, document["copy_bandwidth"])
-        document["training_step"][c.name] = steps
-        title = f"{c.title}: training step, forward, backward, optimiser"
-        report.show(title, {f"{c.name} {precision}": entry for precision, entry in steps.items()})
-        workload = Workload(c, options.device, PARTS_PRECISION)
-        workload.set_precision()
-        parts = report.parts(workload, document["copy_bandwidth"], options.repeats, not options.skip_peers)
-        for part, entry in parts.items():
-            document.setdefault(part, {})[c.name] = entry
-        report.show_parts({part: {c.name: entry} for part, entry in parts.items()})
-        report.write(document, options.out, "gpu.json")
-    return report.finish(document, options.out, "gpu.json")
+    workload = Workload(c, options.device, PARTS_PRECISION)
+    workload.set_precision()
+    parts = report.parts(workload, document["copy_bandwidth"], options.repeats, not options.skip_peers)
+    for part, entry in parts.items():
+        document.setdefault(part, {})[c.name] = entry
+    report.show_parts({part: {c.name: entry} for part, entry in parts.items()})
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
@@ -49,6 +59,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
         default="tf32",
         help="precisions in which the peers are compiled too (default: %(default)s)",
     )
+    parser.add_argument("--what", default="steps,parts", help="training steps, parts of a layer (default: both)")
     parser.add_argument("--compile-mode", default="default", help="mode of torch.compile (default: %(default)s)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run of this script")
     options = report.parse(parser, argv)
@@ -58,6 +69,10 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
             if name not in PRECISIONS:
                 parser.error(f"no precision {name!r}; choose from {', '.join(PRECISIONS)}")
         setattr(options, option, chosen)
+    options.what = [name.strip() for name in options.what.split(",")]
+    for name in options.what:
+        if name not in ("steps", "parts"):
+            parser.error(f"--what: no {name!r}; choose from steps, parts")
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA device here")
     return options

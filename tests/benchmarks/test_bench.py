@@ -57,10 +57,12 @@ def test_the_gpu_benchmark_runs_dry(tmp_path):
     options = ("--device", "cpu", "--quick", "--only", "flipflop", "--precisions", "tf32,bfloat16")
     done = run("-m", "benchmarks.gpu", *options, "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    document = json.loads((tmp_path / "gpu.json").read_text())
-    assert set(document) >= HEADER
-    assert set(document["training_step"]["flipflop"]) == {"tf32", "bfloat16"}
-    assert all(map(measured, document["training_step"]["flipflop"].values()))
+    steps, parts = (json.loads((tmp_path / f"gpu_{what}.json").read_text()) for what in ("steps", "parts"))
+    assert set(steps) >= HEADER
+    assert set(parts) >= HEADER
+    assert set(steps["training_step"]["flipflop"]) == {"tf32", "bfloat16"}
+    assert all(map(measured, steps["training_step"]["flipflop"].values()))
+    assert measured(parts["scan"]["flipflop"])
 
 
 def test_an_unknown_configuration_is_refused(tmp_path):
