@@ -18,7 +18,7 @@ lint: $(READY)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy --no-error-summary
 
 bench: $(READY)
-	@$(BIN)/python benchmarks/cpu.py
+	@$(BIN)/python -m benchmarks.cpu
 
 setup: $(READY)
 

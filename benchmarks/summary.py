@@ -1,0 +1,55 @@
+"""Puts the measured tables into docs/performance.md: `python -m benchmarks.summary`. No number there is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "performance.md"
+
+
+def gpu_steps(document: dict[str, Any]) -> str:
+    """One row per configuration: mgrade in bfloat16 and TF32, the fastest peers, memory, floor, products."""
+    rows = [
+        "| configuration (B, T, D, K, Gamma, L) | mgrade bf16, ms | mgrade TF32, ms | peers compiled, ms | faster "
+        "| peak MB, mgrade bf16 / peers | byte floor, ms | products, GFLOP |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for entry in document["training_step"].values():
+        c, half, tf32 = entry["tf32"]["configuration"], entry["bfloat16"], entry["tf32"]
+        ours, wide = half["contenders"]["mgrade, captured"], tf32["contenders"]["mgrade, captured"]
+        theirs = tf32["contenders"]["peers, compiled"]
+        shape = ", ".join(str(c[key]) for key in ("batch", "time", "dim", "taps", "max_delay", "depth"))
+        rows.append(
+            f"| {c['title']} ({shape}) | {1e3 * ours['median']:.3g} | {1e3 * wide['median']:.3g} "
+            f"| {1e3 * theirs['median']:.3g} | {theirs['median'] / ours['median']:.1f}x "
+            f"| {ours['peak_bytes'] / 1e6:.0f} / {theirs['peak_bytes'] / 1e6:.0f} "
+            f"| {1e3 * half['floor']:.2g} | {c['matmul_flops'] / 1e9:.3g} |"
+        )
+    versions, hardware = document["versions"], document["hardware"]
+    rows += [
+        "",
+        f"One run on one {hardware['gpu']}, torch {versions['torch']}, Triton {versions['triton']}, commit "
+        f"`{document['commit'][:12]}`, copy bandwidth {document['copy_bandwidth'] / 1e12:.2f} TB/s; medians of "
+        f"{document['repeats']} samples, in `results/bench/gpu_steps.json`.",
+    ]
+    return "\n".join(rows)
+
+
+TABLES = {"gpu_steps": gpu_steps}
+
+
+def filled(text: str) -> str:
+    """`text` with every marked table written anew from its file under results/bench."""
+    for name, make in TABLES.items():
+        document = json.loads((ROOT / "results" / "bench" / f"{name}.json").read_text())
+        begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
+        before, rest = text.split(begin)
+        text = f"{before}{begin}\n{make(document)}\n{end}{rest.split(end)[1]}"
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

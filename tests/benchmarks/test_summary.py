@@ -1,0 +1,9 @@
+"""The tables of docs/performance.md are what the result files say."""
+
+from benchmarks.summary import PAGE, TABLES, filled
+
+
+def test_the_page_shows_the_files_as_they_are():
+    text = PAGE.read_text(encoding="utf-8")
+    assert all(f"<!-- {name} -->\n|" in text for name in TABLES)
+    assert filled(text) == text
