@@ -38,7 +38,35 @@ def gpu_steps(document: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
-TABLES = {"gpu_steps": gpu_steps}
+def cpu(document: dict[str, Any]) -> str:
+    """One row per configuration: how many times faster than the peers, side by side on this many cores."""
+    rows = [
+        "| configuration (B, T, D, K, Gamma, L) | training step | scan alone | convolution alone |",
+        "|---|---|---|---|",
+    ]
+    for name, entry in document["training_step"].items():
+        c = entry["configuration"]
+        shape = ", ".join(str(c[key]) for key in ("batch", "time", "dim", "taps", "max_delay", "depth"))
+        step, scan, conv = (
+            document[part][name]["contenders"][peer]["over_mgrade"]
+            for part, peer in (
+                ("training_step", "peers"),
+                ("scan", "log-space (minGRU-pytorch)"),
+                ("convolution", "dense F.conv1d"),
+            )
+        )
+        rows.append(f"| {c['title']} ({shape}) | {step:.1f}x | {scan:.0f}x | {conv:.1f}x |")
+    versions, hardware = document["versions"], document["hardware"]
+    rows += [
+        "",
+        f"One run on {hardware['threads']} cores of a {hardware['cpu']}, torch {versions['torch']}, commit "
+        f"`{document['commit'][:12]}`, in `results/bench/cpu.json`. Cost per token from the shortest to the longest "
+        f"sequence there differs by a factor of {document['cost_per_token']['max_over_min_median']:.3f} at most.",
+    ]
+    return "\n".join(rows)
+
+
+TABLES = {"gpu_steps": gpu_steps, "cpu": cpu}
 
 
 def filled(text: str) -> str:
