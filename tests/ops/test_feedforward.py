@@ -43,7 +43,7 @@ def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, 
     x = torch.randn(batch, time, dim, device=TRITON_DEVICE, requires_grad=True)
     tensors = [x, *parameters(dim, inner, norm, device=TRITON_DEVICE)]
     none = [] if norm else [None, None]
-    assert_same(lambda *t: torch.ops.mgrade.feedforward(*t, *none, 1e-5)[0], by_torch, tensors)
+    assert_same(lambda *t: torch.ops.mgrade.feedforward(*t, *none, 1e-5, backend)[0], by_torch, tensors)
 
 
 @on_triton
@@ -71,7 +71,7 @@ def test_the_layout_of_the_inputs_makes_no_difference(backend, layout):
     x, *weights = [torch.randn(2, 9, 5, device=TRITON_DEVICE), *parameters(5, 7, True, device=TRITON_DEVICE)]
     for call, tensors in (
         (torch.ops.mgrade.linear, [x, weights[0], weights[1]]),
-        (lambda *t: torch.ops.mgrade.feedforward(*t, 1e-5)[0], [x, *weights]),
+        (lambda *t: torch.ops.mgrade.feedforward(*t, 1e-5, backend)[0], [x, *weights]),
     ):
         results = []
         for lay in (torch.Tensor.contiguous, layout):
@@ -100,5 +100,20 @@ def test_pytorch_finds_the_operators_well_formed(backend):
     weights = parameters(3, 4, True, device=TRITON_DEVICE)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(torch.ops.mgrade.linear.default, (x, weights[0], weights[1]), test_utils=checks)
-    torch.library.opcheck(torch.ops.mgrade.feedforward.default, (x, *weights, 1e-5), test_utils=checks)
-    torch.library.opcheck(torch.ops.mgrade.feedforward.default, (x, *weights[:4], None, None, 1e-5), test_utils=checks)
+    for norm in (weights[4:], [None, None]):
+        arguments = (x, *weights[:4], *norm, 1e-5, backend)
+        torch.library.opcheck(torch.ops.mgrade.feedforward.default, arguments, test_utils=checks)
+
+
+@pytest.mark.parametrize("backend", [backend_param("c")])
+@pytest.mark.parametrize(("batch", "time", "dim", "inner"), [*SHAPES, (3, 700, 33, 65)])
+def test_the_c_version_is_pytorchs(backend, batch, time, dim, inner):
+    tensors = [torch.randn(batch, time, dim, requires_grad=True), *parameters(dim, inner, False)]
+    by_c = lambda *t: torch.ops.mgrade.feedforward(*t, None, None, 1e-5, backend)[0]  # noqa: E731
+    assert_same(by_c, by_torch, tensors)
+    if batch and time and dim < 33:
+        wide = [tensor.detach().double().requires_grad_() for tensor in tensors]
+        assert torch.autograd.gradcheck(by_c, wide)
+        checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+        arguments = (*tensors, None, None, 1e-5, backend)
+        torch.library.opcheck(torch.ops.mgrade.feedforward.default, arguments, test_utils=checks)

@@ -21,6 +21,8 @@ _SIGNATURES = {
     "diagonal_scan_backward": "pppppppp nnn t",
     "delay_kernel_forward": "ppp nnn rr",
     "delay_kernel_backward": "ppppp nnn rr",
+    "gelu_forward": "ppp nn t",
+    "gelu_backward": "ppppp nnn t",
     "fir_forward": "ppppp nnnnn nn t",
     "fir_backward": "pppppppp n nnnnn nnnn t",
 }

@@ -9,6 +9,7 @@
 #include "diagonal_scan.h"
 #include "fir.h"
 #include "gated_scan.h"
+#include "gelu.h"
 #undef REAL
 #undef NAME
 #undef EXP
@@ -20,3 +21,4 @@
 #include "diagonal_scan.h"
 #include "fir.h"
 #include "gated_scan.h"
+#include "gelu.h"

@@ -51,8 +51,10 @@ def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
         from mgrade.ops.linear import triton
 
         return triton.outer(grad, x)
-    dtype = accumulator(x.dtype)
-    return grad.flatten(0, 1).to(dtype).t() @ x.flatten(0, 1).to(dtype)
+    grad, x = grad.to(accumulator(x.dtype)), x.to(accumulator(x.dtype))
+    if grad.shape[1] >= grad.shape[2]:  # row by row it runs in parallel
+        return torch.bmm(grad.transpose(1, 2), x).sum(0)
+    return grad.flatten(0, 1).t() @ x.flatten(0, 1)
 
 
 @torch.library.impl("mgrade::linear", "default")
