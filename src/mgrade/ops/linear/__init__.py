@@ -31,7 +31,7 @@ def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
         from mgrade.ops.linear import triton
 
         return triton.product(x, weight)
-    return F.linear(x, weight.to(x.dtype))
+    return x @ weight.to(x.dtype).t().contiguous()  # a copy of a small matrix, and a faster product
 
 
 def add_product(base: Tensor | None, grad: Tensor, weight: Tensor, backend: str) -> Tensor:
