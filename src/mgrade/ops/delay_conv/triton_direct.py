@@ -20,9 +20,25 @@ _PARTS = 16
 
 
 @triton.jit
+def _rows(x, history, batch, channel, row, seen, inside, D, P, x_b, x_t, HAS_HISTORY: tl.constexpr):
+    """The inputs (steps, channels) at `row`, those before the first from `history`, where they are seen; in float32."""
+    at = row[:, None].to(tl.int64)
+    value = tl.load(
+        x + batch * x_b + at * x_t + channel[None, :], mask=(seen & (row >= 0))[:, None] & inside[None, :], other=0.0
+    ).to(tl.float32)
+    if HAS_HISTORY:
+        value += tl.load(
+            history + (batch * P + P + at) * D + channel[None, :],
+            mask=(seen & (row < 0))[:, None] & inside[None, :],
+            other=0.0,
+        ).to(tl.float32)
+    return value
+
+
+@triton.jit
 def _fir_forward(
     x, kernel, history, start, y, T, D, K, P, dilation, x_b, x_t,
-    HAS_HISTORY: tl.constexpr, HAS_START: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
+    HAS_HISTORY: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """kernel (K, D); start (B, T): the oldest step that each step may see."""
     batch = tl.program_id(0).to(tl.int64)
@@ -30,26 +46,13 @@ def _fir_forward(
     channel = tl.program_id(2) * BC + tl.arange(0, BC)
     inside = channel < D
     here = step < T
-    oldest = tl.zeros((BT,), tl.int32) - P
-    if HAS_START:
-        oldest = tl.load(start + batch * T + step, mask=here, other=0)
+    oldest = tl.load(start + batch * T + step, mask=here, other=0)
     total = tl.zeros((BT, BC), tl.float32)
     for tap in range(0, K):
         k = tl.load(kernel + tap * D + channel, mask=inside, other=0.0)
         row = step - tap * dilation
         seen = here & (row >= oldest)
-        at = row[:, None].to(tl.int64)
-        value = tl.load(
-            x + batch * x_b + at * x_t + channel[None, :],
-            mask=(seen & (row >= 0))[:, None] & inside[None, :],
-            other=0.0,
-        ).to(tl.float32)
-        if HAS_HISTORY:
-            value += tl.load(
-                history + (batch * P + P + at) * D + channel[None, :],
-                mask=(seen & (row < 0))[:, None] & inside[None, :],
-                other=0.0,
-            ).to(tl.float32)
+        value = _rows(x, history, batch, channel, row, seen, inside, D, P, x_b, x_t, HAS_HISTORY)
         total += k[None, :] * value
     out = y + (batch * T + step[:, None]) * D + channel[None, :]
     tl.store(out, total.to(y.dtype.element_ty), mask=here[:, None] & inside[None, :])
@@ -58,7 +61,7 @@ def _fir_forward(
 @triton.jit
 def _fir_backward_rows(
     grad, kernel, start, grad_rows, T, D, K, past, dilation,
-    HAS_START: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
+    BT: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """The gradient of the `past` rows of history, if any, followed by that of x."""
     batch = tl.program_id(0).to(tl.int64)
@@ -70,8 +73,7 @@ def _fir_backward_rows(
         k = tl.load(kernel + tap * D + channel, mask=inside, other=0.0)
         step = row + tap * dilation
         seen = (step >= 0) & (step < T)
-        if HAS_START:
-            seen = seen & (row >= tl.load(start + batch * T + step, mask=seen, other=0))
+        seen = seen & (row >= tl.load(start + batch * T + step, mask=seen, other=0))
         pull = tl.load(
             grad + (batch * T + step[:, None]) * D + channel[None, :],
             mask=seen[:, None] & inside[None, :],
@@ -85,7 +87,7 @@ def _fir_backward_rows(
 @triton.jit
 def _fir_backward_kernel(
     grad, x, history, start, grad_kernel, B, T, D, K, P, dilation, x_b, x_t, parts,
-    HAS_HISTORY: tl.constexpr, HAS_START: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
+    HAS_HISTORY: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """grad_kernel (parts, K, D): one tap, one block of channels and one group of batch rows per program."""
     part, tap = tl.program_id(0), tl.program_id(1)
@@ -98,21 +100,8 @@ def _fir_backward_kernel(
             step = begin + tl.arange(0, BT)
             row = step - tap * dilation
             here = step < T
-            seen = here & (row >= -P)
-            if HAS_START:
-                seen = seen & (row >= tl.load(start + batch * T + step, mask=here, other=0))
-            at = row[:, None].to(tl.int64)
-            value = tl.load(
-                x + batch * x_b + at * x_t + channel[None, :],
-                mask=(seen & (row >= 0))[:, None] & inside[None, :],
-                other=0.0,
-            ).to(tl.float32)
-            if HAS_HISTORY:
-                value += tl.load(
-                    history + (batch * P + P + at) * D + channel[None, :],
-                    mask=(seen & (row < 0))[:, None] & inside[None, :],
-                    other=0.0,
-                ).to(tl.float32)
+            seen = here & (row >= tl.load(start + batch * T + step, mask=here, other=0))
+            value = _rows(x, history, batch, channel, row, seen, inside, D, P, x_b, x_t, HAS_HISTORY)
             pull = tl.load(
                 grad + (batch * T + step[:, None]) * D + channel[None, :],
                 mask=seen[:, None] & inside[None, :],
@@ -122,19 +111,15 @@ def _fir_backward_kernel(
     tl.store(grad_kernel + (part * K + tap) * D + channel, tl.sum(total, 0), mask=inside)
 
 
-def _oldest(reset: Tensor | None, past: int) -> Tensor | None:
+def _oldest(reset: Tensor, past: int) -> Tensor:
     """The oldest step that each step may see: its latest restart, or all of the history. (batch, time) int32."""
-    if reset is None:
-        return None
     steps = torch.arange(reset.shape[1], device=reset.device, dtype=torch.int32)
     if not reset.shape[1]:
         return steps.expand(reset.shape)
     return torch.where(reset, steps, -past).cummax(1).values.contiguous()
 
 
-def fir_forward(
-    x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool
-) -> Tensor:
+def fir_forward(x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor, dilation: int, skip: bool) -> Tensor:
     kernel = with_skip(kernel, skip)
     batch, time, channels = x.shape
     taps = kernel.shape[1]
@@ -144,13 +129,13 @@ def fir_forward(
     if y.numel():
         _fir_forward[(batch, triton.cdiv(time, _TIME), triton.cdiv(channels, _CHANNELS))](
             x, kernel.t().contiguous(), history, _oldest(reset, past), y, time, channels, taps, past, dilation,
-            *x.stride()[:2], HAS_HISTORY=history is not None, HAS_START=reset is not None, BT=_TIME, BC=_CHANNELS,
+            *x.stride()[:2], HAS_HISTORY=history is not None, BT=_TIME, BC=_CHANNELS,
         )  # fmt: skip
     return _triton.time_first(_triton.time_last(y))
 
 
 def fir_backward(
-    grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool
+    grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor, dilation: int, skip: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     kernel = with_skip(kernel, skip)
     batch, time, channels = x.shape
@@ -166,12 +151,12 @@ def fir_backward(
     if grad_rows.numel():
         _fir_backward_rows[(batch, triton.cdiv(kept + time, _TIME), blocks)](
             grad, kernel.t().contiguous(), start, grad_rows, time, channels, taps, kept, dilation,
-            HAS_START=reset is not None, BT=_TIME, BC=_CHANNELS,
+            BT=_TIME, BC=_CHANNELS,
         )  # fmt: skip
     if x.numel():
         _fir_backward_kernel[(parts, taps, blocks)](
             grad, x, history, start, grad_taps, batch, time, channels, taps, past, dilation, *x.stride()[:2], parts,
-            HAS_HISTORY=history is not None, HAS_START=reset is not None, BT=_TIME, BC=_CHANNELS,
+            HAS_HISTORY=history is not None, BT=_TIME, BC=_CHANNELS,
         )  # fmt: skip
     grad_x = _triton.time_first(_triton.time_last(grad_rows[:, kept:]))
     return grad_x, grad_taps.sum(0).t().to(kernel.dtype).contiguous(), grad_rows[:, :kept].contiguous()
