@@ -47,6 +47,25 @@ def test_a_captured_step_gives_the_weights_of_a_plain_one():
         assert torch.allclose(captured, plain, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("steps_before", [0, 3])
+def test_what_a_warm_up_changes_is_put_back(steps_before):
+    ways = []
+    for warm_up in (0, 2):
+        model, x, target = setting("cpu")
+        step = TrainingStep(model, loss, rate=1e-2, schedule=cosine(20))
+        for _ in range(steps_before):
+            step(x, target)
+        before = step._snapshot()
+        for _ in range(warm_up):
+            step(x, target)
+        step._restore(before)
+        for _ in range(3):
+            step(x, target)
+        ways.append([parameter.detach().clone() for parameter in model.parameters()])
+    for plain, restored in zip(*ways, strict=True):
+        assert torch.equal(plain, restored)
+
+
 def test_rates_follow_the_schedule_and_the_groups():
     model, x, target = setting("cpu")
     step = TrainingStep(model, loss, rate=1e-2, schedule=[0.5, 0.25])

@@ -120,8 +120,13 @@ class TrainingStep:
         self._graph = graph
 
     def _snapshot(self) -> dict[str, Any]:
+        """Copies of all that a step changes: weights, what the optimiser keeps about them, and the count."""
         return {
             "weights": [parameter.detach().clone() for parameter in self.parameters],
+            "moments": {
+                parameter: {name: value.clone() for name, value in state.items()}
+                for parameter, state in self.optimiser.state.items()
+            },
             "count": self.count.clone(),
         }
 
@@ -130,6 +135,7 @@ class TrainingStep:
         for parameter, weight in zip(self.parameters, before["weights"], strict=True):
             parameter.copy_(weight)
         self.count.copy_(before["count"])
-        for state in self.optimiser.state.values():  # nothing had been learned before the warm-up
-            for value in state.values():
-                value.zero_()
+        for learned, state in self.optimiser.state.items():
+            kept = before["moments"].get(learned, {})
+            for name, value in state.items():  # in place: a graph is about to be recorded over these tensors
+                value.copy_(kept.get(name, torch.zeros_like(value)))
