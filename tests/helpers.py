@@ -207,7 +207,7 @@ def each_operator(*backends: str, mixing: bool = True) -> Any:
             backend_param(backend, operator, name=name)
             for name, operator in OPERATORS.items()
             for backend in backends or ("reference", "c", "triton")
-            if (name, backend) != ("diagonal_scan", "triton") and (mixing or not operator.mixes)
+            if mixing or not operator.mixes
         ],
     )
 

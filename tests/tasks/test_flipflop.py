@@ -69,11 +69,12 @@ def test_recall_counts_only_the_answers_to_reads():
 
 
 def test_a_recall_string_writes_once_and_reads_at_the_end():
-    string = flipflop.recall_string(50, 1, generator=torch.Generator().manual_seed(0))[0]
-    text = "".join(SYMBOLS[token] for token in string)
-    assert text.startswith("w1")
-    assert text.endswith("r1")
-    assert text[2:-2:2] == "i" * 50
+    for string in flipflop.recall_strings(8, 50, generator=torch.Generator().manual_seed(0)):
+        text = "".join(SYMBOLS[token] for token in string)
+        assert len(text) == 104
+        assert text[0] == "w"
+        assert text[-2:] == "r" + text[1]
+        assert text[2:-2:2] == "i" * 50
 
 
 @pytest.mark.parametrize("length", [0, 2, 511])

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from mgrade.cli import training
+
 app = typer.Typer(
     name="mgrade",
     help="Compact sequence models that train in parallel and run one sample at a time, in constant memory.",
@@ -20,6 +22,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+for _command in (training.recipes, training.train, training.evaluate, training.reproduce):
+    app.command()(_command)
 
 
 def main(arguments: list[str] | None = None) -> None:

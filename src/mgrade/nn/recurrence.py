@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
-from mgrade.ops import diagonal_scan, gated_recurrence, linear
+from mgrade.ops import diagonal_scan_pairs, gated_recurrence, linear
 
 
 class MinGRU(nn.Module):
@@ -71,10 +71,12 @@ class LRU(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> y (batch, time, dim), plus x itself if `skip`, and the complex last state."""
         rate, phase, gain = torch.exp(self.log_rate), torch.exp(self.log_phase), torch.exp(self.log_gain)
-        drive = torch.complex(*(linear(x, gain[:, None] * part).to(gain.dtype) for part in self.input))
-        h, last = diagonal_scan(torch.polar(torch.exp(-rate), phase), drive, state, reset, lengths=lengths)
-        y = linear(h.real, self.output[0]) - linear(h.imag, self.output[1])
-        return y + (self.skip + 1 if skip else self.skip) * x, last
+        # complex sequences as pairs of channels, real and imaginary: one real product makes them, one reads them
+        into = (gain[:, None] * self.input).transpose(0, 1).flatten(0, 1)
+        out = torch.stack([self.output[0], -self.output[1]], -1).flatten(1)
+        decay = torch.polar(torch.exp(-rate), phase)
+        h, last = diagonal_scan_pairs(decay, linear(x, into), state, reset, lengths=lengths)
+        return linear(h, out) + (self.skip + 1 if skip else self.skip) * x, last
 
     def initial_state(self, batch: int) -> Tensor:
         """Zero, complex (batch, hidden)."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import safetensors
 import safetensors.torch
 import torch
 
+from mgrade._files import replace
 from mgrade.nn.config import ModelConfig
 from mgrade.nn.model import Model
 
@@ -30,7 +30,7 @@ def save(model: Model, folder: str | Path) -> None:
     data = safetensors.torch.save(tensors)
     digest = hashlib.sha256(data).hexdigest()
     weights = f"model-{digest[:16]}.safetensors"
-    _replace(folder / weights, data)
+    replace(folder / weights, data)
     description = {
         "format": FORMAT,
         "version": VERSION,
@@ -38,7 +38,7 @@ def save(model: Model, folder: str | Path) -> None:
         "sha256": digest,
         "model": model.config.to_dict(),
     }
-    _replace(folder / "config.json", (json.dumps(description, indent=2) + "\n").encode())
+    replace(folder / "config.json", (json.dumps(description, indent=2) + "\n").encode())
     for other in folder.glob("model-*.safetensors"):
         if other.name != weights:
             other.unlink(missing_ok=True)
@@ -99,16 +99,3 @@ def _check_tensors(path: Path, model: Model, tensors: dict[str, torch.Tensor]) -
             raise ValueError(
                 f"{path}: tensor {name!r} must have shape {tuple(expected[name].shape)}, got {tuple(tensor.shape)}"
             )
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Writes a file under a temporary name, flushes it to the disk, and renames it into place."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -7,15 +7,15 @@
 - `gated_recurrence`, `linear` and `feedforward`: scan and convolution together with the channel mixing between them;
 - `cross_entropy`: the loss.
 
-The first three have a plain PyTorch reference for any floating dtype, a C version for the CPU and a Triton version for
-CUDA. The fastest that fits the tensors is taken; `backend="reference"`, `"c"` or `"triton"` forces one. All are
+All but the last line's have a plain PyTorch reference for any floating dtype, a C version for the CPU and a Triton
+version for CUDA. The fastest that fits the tensors is taken; `backend="reference"`, `"c"` or `"triton"` forces one. All are
 registered with `torch.library`: `torch.compile`, `torch.export` and autograd see them as single operators.
 """
 
 from mgrade.ops._backend import BACKENDS, available
 from mgrade.ops.cross_entropy import cross_entropy
 from mgrade.ops.delay_conv import delay_conv, delay_kernel, dilated_conv
-from mgrade.ops.diagonal_scan import diagonal_scan
+from mgrade.ops.diagonal_scan import diagonal_scan, diagonal_scan_pairs
 from mgrade.ops.feedforward import feedforward
 from mgrade.ops.gated_scan import gated_recurrence, gated_scan
 from mgrade.ops.linear import linear
@@ -27,6 +27,7 @@ __all__ = [
     "delay_conv",
     "delay_kernel",
     "diagonal_scan",
+    "diagonal_scan_pairs",
     "dilated_conv",
     "feedforward",
     "gated_recurrence",

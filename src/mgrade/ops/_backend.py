@@ -12,7 +12,7 @@ from mgrade.ops import _c
 
 BACKENDS = ("auto", "reference", "c", "triton")
 C_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128)
-TRITON_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+TRITON_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
 
 
 HAS_C = _c.LIBRARY is not None
@@ -27,14 +27,13 @@ def available() -> tuple[str, ...]:
     return ("reference", *("c",) * HAS_C, *("triton",) * triton)
 
 
-def choose(backend: str, tensor: Tensor, has_triton: bool = True) -> str:
+def choose(backend: str, tensor: Tensor) -> str:
     """The backend for `tensor`: the one asked for, or for `auto` the fastest that takes its device and dtype."""
     device = tensor.device.type
     fits = {
         "reference": True,
         "c": HAS_C and device == "cpu" and tensor.dtype in C_DTYPES,
         "triton": HAS_TRITON
-        and has_triton
         and tensor.dtype in TRITON_DTYPES
         and (device == "cuda" or (device == "cpu" and TRITON_INTERPRETED)),
     }

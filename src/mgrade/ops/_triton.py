@@ -57,6 +57,36 @@ def dense(tensor: Tensor | None) -> Tensor | None:
 
 
 @triton.jit
+def restarts(reset, batch, T, step, here, HAS_RESET: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr):
+    """1 where a sequence begins anew, (channels, time); `here` says which steps exist."""
+    restart = tl.zeros((BC, BT), tl.int32)
+    if HAS_RESET:
+        restart += tl.load(reset + batch * T + step, mask=here, other=0).to(tl.int32)[None, :]
+    return restart
+
+
+@triton.jit
+def limit(lengths, batch, T, HAS_LENGTHS: tl.constexpr):
+    """How many steps of a row are valid."""
+    steps = T
+    if HAS_LENGTHS:
+        steps = tl.minimum(tl.maximum(tl.load(lengths + batch).to(tl.int32), 0), T)
+    return steps
+
+
+def spans(programs: int, time: int, tile: int, enough: int) -> tuple[int, int, int]:
+    """How many tiles of time, how many spans of them, and how many tiles a span.
+
+    With at least `enough` programs over batch and channels, time is one span; with fewer, it is cut into as many as
+    make twice as many programs.
+    """
+    tiles = triton.cdiv(time, tile)
+    wanted = 1 if programs >= enough else 2 * enough // max(programs, 1)
+    span_tiles = max(1, triton.cdiv(tiles, min(wanted, max(tiles, 1))))
+    return tiles, max(1, triton.cdiv(tiles, span_tiles)), span_tiles
+
+
+@triton.jit
 def dot(a, b, total, PRECISION: tl.constexpr):
     """total + a @ b, summed in float32; the factors are exact, or rounded to TF32 or bfloat16."""
     if PRECISION == "bf16":

@@ -6,13 +6,85 @@ by a bit to ignore, and `r` is followed by the bit that was written last. It beg
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor
+
+from mgrade.nn import Model
+from mgrade.tasks.task import Batch, Part, Task, correct, generator, probability, surprise
 
 SYMBOLS = "wri01"
 WRITE, READ, IGNORE, ZERO, ONE = range(5)
 # What may come next: {0, 1} after w and i; {w, r, i} after a bit; {0} or {1} after r.
 PREDICTION_SETS = ("{0,1}", "{w,r,i}", "{0}", "{1}")
+
+
+# Recall is examined with this many ignored pairs between a write and its read.
+DISTANCES = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 1_000, 10_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlipFlop(Task):
+    """Predict the bit after every `r`; train where a write is near, test where it is far."""
+
+    length: int = 512
+    """Symbols of a string."""
+    ignore: float = 0.8
+    """Share of ignored pairs in training and validation."""
+    test_ignore: float = 0.98
+    """Share of ignored pairs in the test strings: about 100 symbols between a write and its read."""
+    targets: str = "reads"
+    """The loss is over the bits that are read (`reads`), or over every next symbol (`all`)."""
+    recalls: int = 200
+    """Strings per distance when recall is examined."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.length, int) or self.length < 4 or self.length % 2:
+            raise ValueError(f"length must be an even number of at least 4, got {self.length!r}")
+        probability(ignore=self.ignore, test_ignore=self.test_ignore)
+        if self.targets not in ("reads", "all"):
+            raise ValueError(f"targets must be one of reads, all, got {self.targets!r}")
+        if not isinstance(self.recalls, int) or self.recalls < 2:
+            raise ValueError(f"recalls must be a whole number of at least 2, got {self.recalls!r}")
+
+    @property
+    def classes(self) -> int:
+        """The symbols."""
+        return len(SYMBOLS)
+
+    def model_fields(self) -> dict[str, Any]:
+        """Symbols in, symbols out, at every step."""
+        return {"inputs": len(SYMBOLS), "outputs": len(SYMBOLS), "tokens": True, "readout": "every"}
+
+    def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
+        """Strings as token ids (count, length)."""
+        ignore = self.test_ignore if split == "test" else self.ignore
+        return (strings(count, self.length, ignore=ignore, generator=source),)
+
+    def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
+        """Surprise at the next symbol, after `r` or everywhere."""
+        (tokens,) = batch
+        logits, _ = model(tokens[:, :-1])
+        return surprise(logits, tokens[:, 1:], reads(tokens) if self.targets == "reads" else None, weight)
+
+    def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
+        """accuracy: share of reads whose bit is predicted."""
+        (tokens,) = batch
+        logits, _ = model(tokens[:, :-1])
+        return {"accuracy": correct(logits, tokens[:, 1:], reads(tokens))}
+
+    def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
+        """Recall by distance: one write, so many ignored pairs, one read."""
+        source = generator(seed, "recall", device=device)
+        accuracy = {}
+        for distance in DISTANCES:
+            tokens = recall_strings(self.recalls, distance, generator=source)
+            hits = sum(len(part) * recall(model(part[:, :-1])[0], part) for part in tokens.split(50))
+            accuracy[str(distance)] = hits / self.recalls
+        return {"recall_by_distance": accuracy}
 
 
 def strings(count: int, length: int = 512, *, ignore: float, generator: torch.Generator) -> Tensor:
@@ -35,12 +107,14 @@ def strings(count: int, length: int = 512, *, ignore: float, generator: torch.Ge
     return torch.stack([instruction, ZERO + bit], 2).flatten(1)
 
 
-def recall_string(distance: int, bit: int, *, generator: torch.Generator) -> Tensor:
-    """One string (1, 2 distance + 4): a bit written first and read last, `distance` ignored pairs between."""
-    bits = torch.randint(ZERO, ONE + 1, (distance,), generator=generator, device=generator.device)
-    ignored = torch.stack([torch.full_like(bits, IGNORE), bits], 1).flatten()
-    ends = torch.tensor([WRITE, ZERO + bit, READ, ZERO + bit], device=generator.device)
-    return torch.cat([ends[:2], ignored, ends[2:]])[None]
+def recall_strings(count: int, distance: int, *, generator: torch.Generator) -> Tensor:
+    """Strings (count, 2 distance + 4): a bit written first and read last, `distance` ignored pairs between."""
+    device = generator.device
+    bits = torch.randint(ZERO, ONE + 1, (count, distance + 2), generator=generator, device=device)
+    bits[:, -1] = bits[:, 0]
+    instruction = torch.full_like(bits, IGNORE)
+    instruction[:, 0], instruction[:, -1] = WRITE, READ
+    return torch.stack([instruction, bits], 2).flatten(1)
 
 
 def prediction_set(tokens: Tensor) -> Tensor:

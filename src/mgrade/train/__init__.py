@@ -1,7 +1,26 @@
-"""Training: which parameter learns how fast, what a loss is, and one step that does it all."""
+"""Training: from a recipe to a trained model and a result file, through any interruption."""
 
 from mgrade.ops import cross_entropy
 from mgrade.train.optimiser import parameter_groups
+from mgrade.train.options import Training
+from mgrade.train.recipe import Recipe, load_recipe, shipped
+from mgrade.train.run import NotFiniteError, Run
+from mgrade.train.seeds import Stopped, judge_run, launch, run_missing
 from mgrade.train.step import TrainingStep, cosine
 
-__all__ = ["TrainingStep", "cosine", "cross_entropy", "parameter_groups"]
+__all__ = [
+    "NotFiniteError",
+    "Recipe",
+    "Run",
+    "Stopped",
+    "Training",
+    "TrainingStep",
+    "cosine",
+    "cross_entropy",
+    "judge_run",
+    "launch",
+    "load_recipe",
+    "parameter_groups",
+    "run_missing",
+    "shipped",
+]

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mgrade.nn import Model
 from mgrade.train.optimiser import parameter_groups
+from mgrade.train.processes import Processes
 
 
 def cosine(steps: int, warmup: int = 0) -> list[float]:
@@ -30,36 +31,46 @@ def cosine(steps: int, warmup: int = 0) -> list[float]:
 class TrainingStep:
     """Call it with a batch: it updates `model` and returns the loss, as a tensor that the next call overwrites.
 
-    loss(model, *batch) -> scalar. `schedule` holds a factor of the learning rate for every step; after its end the
-    last one stays. `clip` bounds gradients, as ("value", limit) or ("norm", limit).
+    loss(model, *batch) -> a scalar, or a sum and what to divide it by. `schedule` holds a factor of the learning rate
+    for every step; after its end the last one stays. `clip` bounds gradients, as ("value", limit) or ("norm", limit).
+    From the first loss on that is not finite nothing is updated any more: `failed()` says so.
+
+    With several `processes` each gives its own rows, and all take the step that one would take over all rows.
     """
 
     def __init__(
         self,
         model: Model,
-        loss: Callable[..., Tensor],
+        loss: Callable[..., Tensor | tuple[Tensor, Tensor]],
         *,
         rate: float,
         decay: float = 0.0,
+        recurrence_rate: float = 1.0,
         schedule: Sequence[float] = (1.0,),
         clip: tuple[str, float] | None = None,
         capture: bool = True,
+        processes: Processes | None = None,
     ):
         if clip is not None and (clip[0] not in ("value", "norm") or not clip[1] > 0):
             raise ValueError(f"clip must be ('value', limit) or ('norm', limit) with a limit above 0, got {clip!r}")
         self.model, self.loss, self.clip = model, loss, clip
+        self.processes = processes or Processes()
         self.parameters = list(model.parameters())
         device = self.parameters[0].device
         self.on_cuda = device.type == "cuda"
-        self.captures = capture and self.on_cuda
-        groups = parameter_groups(model, rate, decay)
-        self.rates = torch.tensor([group["lr"] for group in groups], device=device)
-        self.current = self.rates.clone()
+        self.captures = capture and self.on_cuda and self.processes.count == 1
+        groups = parameter_groups(model, rate, decay, recurrence_rate=recurrence_rate)
+        rates = torch.tensor([group["lr"] for group in groups])
+        self.current = rates.to(device)
         if self.on_cuda:  # rates that a graph can change must live on the device
             groups = [{**group, "lr": rate} for group, rate in zip(groups, self.current, strict=True)]
-        self.optimiser = torch.optim.AdamW(groups, fused=True, capturable=self.on_cuda)
-        self.factors = torch.tensor(list(schedule), dtype=torch.float32, device=device)
-        self.count = torch.zeros((), dtype=torch.int64, device=device)
+        optimiser: Any = torch.optim.AdamW(groups, fused=True, capturable=self.on_cuda)
+        self.optimiser = optimiser
+        self.optimiser.found_inf = torch.zeros((), device=device)  # where it is 1, the optimiser leaves all as it is
+        # the rates of every step, one row each
+        self.table = (torch.tensor(list(schedule), dtype=torch.float64)[:, None] * rates).float().to(device)
+        self.count = torch.zeros(1, dtype=torch.int64, device=device)
+        self.called = model if self.processes.count == 1 else nn.parallel.DistributedDataParallel(model)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._inputs: tuple[Tensor, ...] = ()
         self._result: Tensor = torch.zeros((), device=device)
@@ -78,16 +89,68 @@ class TrainingStep:
         self._graph.replay()
         return self._result
 
+    def failed(self) -> bool:
+        """Whether a loss was not finite; the weights are those before it."""
+        return bool(self.optimiser.found_inf)
+
+    def updates(self) -> int:
+        """How many steps have updated the weights."""
+        steps = [int(state["step"]) for state in self.optimiser.state.values() if "step" in state]
+        return max(steps, default=0)
+
+    def recapture(self) -> None:
+        """Makes the next call record the step anew, after something that the graph holds as a constant changed."""
+        self._graph = None
+
+    def state(self) -> dict[str, Tensor]:
+        """What the optimiser keeps, by parameter: with the weights, all that the next step depends on."""
+        kept = {"count": self.count}
+        for name, parameter in self.model.named_parameters():
+            for key, value in self.optimiser.state.get(parameter, {}).items():
+                kept[f"{key}.{name}"] = value
+        return kept
+
+    @torch.no_grad()
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """The reverse of `state`, before or after any number of steps."""
+        self.count.copy_(state["count"])
+        self.optimiser.found_inf.zero_()
+        for name, parameter in self.model.named_parameters():
+            kept = self.optimiser.state[parameter]
+            for key in ("step", "exp_avg", "exp_avg_sq"):
+                given = state.get(f"{key}.{name}")
+                if given is None:
+                    kept.pop(key, None)
+                elif key in kept:
+                    kept[key].copy_(given)
+                else:
+                    kept[key] = given.to(parameter.device, copy=True)
+
     def _step(self, *batch: Tensor) -> Tensor:
         self.optimiser.zero_grad(set_to_none=True)
-        loss = self.loss(self.model, *batch)
+        loss, shown = self._loss(*batch)
         loss.backward()
         self._bound_gradients()
         self._set_rates()
+        found = self.optimiser.found_inf
+        torch.maximum(found, torch.ne(shown * 0, 0), out=found)
         self.optimiser.step()
         self.model.constrain_()
-        self.count += 1
-        return loss.detach()
+        self.count.add_(1).clamp_(max=len(self.table) - 1)
+        return shown
+
+    def _loss(self, *batch: Tensor) -> tuple[Tensor, Tensor]:
+        """What to differentiate, and the loss over the rows of all processes."""
+        result = self.loss(self.called, *batch)
+        if isinstance(result, Tensor):
+            return result, result.detach()
+        total, weight = result
+        if self.processes.count == 1:
+            loss = total / weight
+            return loss, loss.detach()
+        sums = self.processes.add(torch.stack([total.detach().float(), weight.float()]))
+        # gradients are averaged over the processes, so each takes its part of the loss that many times
+        return total * (self.processes.count / sums[1]), sums[0] / sums[1]
 
     def _bound_gradients(self) -> None:
         if self.clip is None:
@@ -97,8 +160,7 @@ class TrainingStep:
         bound(self.parameters, limit, foreach=True)
 
     def _set_rates(self) -> None:
-        factor = self.factors.gather(0, self.count.clamp(max=len(self.factors) - 1)[None])[0]
-        torch.mul(self.rates, factor, out=self.current)
+        torch.index_select(self.table, 0, self.count, out=self.current[None])
         if not self.on_cuda:
             for group, rate in zip(self.optimiser.param_groups, self.current.tolist(), strict=True):
                 group["lr"] = rate
@@ -128,6 +190,7 @@ class TrainingStep:
                 for parameter, state in self.optimiser.state.items()
             },
             "count": self.count.clone(),
+            "found_inf": self.optimiser.found_inf.clone(),
         }
 
     @torch.no_grad()
@@ -135,6 +198,7 @@ class TrainingStep:
         for parameter, weight in zip(self.parameters, before["weights"], strict=True):
             parameter.copy_(weight)
         self.count.copy_(before["count"])
+        self.optimiser.found_inf.copy_(before["found_inf"])
         for learned, state in self.optimiser.state.items():
             kept = before["moments"].get(learned, {})
             for name, value in state.items():  # in place: a graph is about to be recorded over these tensors

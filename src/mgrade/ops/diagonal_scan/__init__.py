@@ -1,24 +1,31 @@
-"""`diagonal_scan`: the time-invariant complex recurrence of the LRU baseline, its state in and out."""
+"""The time-invariant complex recurrence of the LRU baseline, its state in and out.
+
+`diagonal_scan` takes and gives complex tensors. `diagonal_scan_pairs` is the same with the sequences as pairs of real
+numbers, which a real matrix product makes and reads: no complex sequence is ever in memory.
+"""
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import choose
+from mgrade.ops._backend import accumulator, choose, like_result
 from mgrade.ops.diagonal_scan import c, reference
+
+__all__ = ["diagonal_scan", "diagonal_scan_pairs"]
 
 torch.library.define(
     "mgrade::diagonal_scan",
-    "(Tensor decay, Tensor drive, Tensor? initial, Tensor? reset, str backend) -> (Tensor, Tensor)",
+    "(Tensor decay, Tensor drive, Tensor? initial, Tensor? reset, Tensor? lengths, str backend) -> (Tensor, Tensor)",
 )
 torch.library.define(
     "mgrade::diagonal_scan_backward",
-    "(Tensor grad_h, Tensor? grad_last, Tensor decay, Tensor? initial, Tensor? reset, Tensor h, str backend)"
-    " -> (Tensor, Tensor, Tensor)",
+    "(Tensor grad_h, Tensor? grad_last, Tensor decay, Tensor? initial, Tensor? reset, Tensor? lengths, Tensor h,"
+    " str backend) -> (Tensor, Tensor, Tensor)",
 )
 
 
@@ -37,33 +44,95 @@ def diagonal_scan(
     lengths (batch): how many steps of each row are valid, if not all; h means nothing after them.
     Returns h (batch, time, hidden) and the last valid state (batch, hidden).
     """
-    for name, tensor in (("decay", decay), ("drive", drive), ("initial", initial)):
-        if not ((isinstance(tensor, Tensor) and tensor.is_complex()) or (tensor is None and name == "initial")):
-            kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise ValueError(f"{name} must be a complex tensor, got {kind}")
+    _complex("drive", drive)
     _check.has_shape("drive", drive, (None, None, None), "(batch, time, hidden)")
-    batch, time, hidden = drive.shape
+    hidden = drive.shape[2]
+    _check_others(decay, initial, reset, lengths, drive.shape[:2], hidden, drive.dtype)
+    chosen = choose(backend, drive)
+    u = torch.view_as_real(drive.resolve_conj()).flatten(2)
+    h, last = _scan(decay, u, initial, reset, lengths, chosen)
+    return torch.view_as_complex(h.contiguous().unflatten(2, (hidden, 2))), last
+
+
+def diagonal_scan_pairs(
+    decay: Tensor,
+    drive: Tensor,
+    initial: Tensor | None = None,
+    reset: Tensor | None = None,
+    *,
+    lengths: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """`diagonal_scan` with drive and h real, (batch, time, 2 hidden): real part, imaginary part, channel by channel.
+
+    They may be in half precision; the rest is as in `diagonal_scan`, computed and returned in complex64 then.
+    """
+    _check.floating("drive", drive, (None, None, None), "(batch, time, 2 hidden)")
+    if drive.shape[2] % 2:
+        raise ValueError(f"drive must have pairs of channels, real and imaginary, got {drive.shape[2]} channels")
+    dtype = accumulator(drive.dtype).to_complex()
+    _check_others(decay, initial, reset, lengths, drive.shape[:2], drive.shape[2] // 2, dtype)
+    return _scan(decay, drive, initial, reset, lengths, choose(backend, drive))
+
+
+def _complex(name: str, tensor: Tensor) -> None:
+    if not (isinstance(tensor, Tensor) and tensor.is_complex()):
+        kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise ValueError(f"{name} must be a complex tensor, got {kind}")
+
+
+def _check_others(
+    decay: Tensor,
+    initial: Tensor | None,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    shape: torch.Size,
+    hidden: int,
+    dtype: torch.dtype,
+) -> None:
+    """Refuses what does not fit a drive of `shape` (batch, time) and complex `dtype`."""
+    batch, time = shape
+    _complex("decay", decay)
     _check.has_shape("decay", decay, (hidden,), "(hidden)")
-    _check.same_dtype("decay", decay, "drive", drive.dtype)
+    _check.same_dtype("decay", decay, "drive", dtype)
     if initial is not None:
+        _complex("initial", initial)
         _check.has_shape("initial", initial, (batch, hidden), "(batch, hidden)")
-        initial = initial.to(drive.dtype)
     _check.reset_mask(reset, batch, time)
     _check.row_lengths(lengths, batch, time)
-    chosen = choose(backend, drive, has_triton=False)
-    h, last = torch.ops.mgrade.diagonal_scan(decay, drive, initial, reset, chosen)
-    if lengths is not None:
-        start = torch.zeros_like(last) if initial is None else initial
-        index = lengths.to(torch.int64)[:, None, None].expand(-1, 1, hidden)
-        last = torch.cat([start[:, None], h], 1).gather(1, index)[:, 0]
+
+
+def _scan(
+    decay: Tensor,
+    drive: Tensor,
+    initial: Tensor | None,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    initial = None if initial is None else initial.to(decay.dtype).resolve_conj()
+    h, last = torch.ops.mgrade.diagonal_scan(decay.resolve_conj(), drive, initial, reset, lengths, backend)
     return h, last
+
+
+def _implementation(backend: str) -> ModuleType:
+    if backend == "triton":
+        from mgrade.ops.diagonal_scan import triton
+
+        return triton
+    return c if backend == "c" else reference
 
 
 @torch.library.impl("mgrade::diagonal_scan", "default")
 def _forward(
-    decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None, backend: str
+    decay: Tensor,
+    drive: Tensor,
+    initial: Tensor | None,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:
-    return (c if backend == "c" else reference).forward(decay, drive, initial, reset)
+    return _implementation(backend).forward(decay, drive, initial, reset, lengths)
 
 
 @torch.library.impl("mgrade::diagonal_scan_backward", "default")
@@ -73,18 +142,26 @@ def _backward(
     decay: Tensor,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
     h: Tensor,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return (c if backend == "c" else reference).backward(grad_h, grad_last, decay, initial, reset, h)
+    """The gradients of decay, drive and initial state."""
+    if grad_last is not None:
+        grad_last = grad_last.resolve_conj()
+    return _implementation(backend).backward(grad_h, grad_last, decay, initial, reset, lengths, h)
 
 
 @torch.library.register_fake("mgrade::diagonal_scan")
 def _fake_forward(
-    decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None, backend: str
+    decay: Tensor,
+    drive: Tensor,
+    initial: Tensor | None,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:
-    h = torch.empty_like(drive, memory_format=torch.contiguous_format)
-    return h, drive.new_empty(drive.shape[0], drive.shape[2])
+    return like_result(drive, backend), decay.new_empty(drive.shape[0], decay.shape[0])
 
 
 @torch.library.register_fake("mgrade::diagonal_scan_backward")
@@ -94,25 +171,27 @@ def _fake_backward(
     decay: Tensor,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
     h: Tensor,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    grad_drive = torch.empty_like(h, memory_format=torch.contiguous_format)
-    return decay.new_empty(decay.shape), grad_drive, h.new_empty(h.shape[0], h.shape[2])
+    return decay.new_empty(decay.shape), like_result(h, backend), decay.new_empty(h.shape[0], decay.shape[0])
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    decay, _, initial, reset, ctx.backend = inputs
-    ctx.save_for_backward(decay, initial, reset, output[0])
+    decay, _, initial, reset, lengths, ctx.backend = inputs
+    ctx.save_for_backward(decay, initial, reset, lengths, output[0])
     ctx.set_materialize_grads(False)
 
 
 def _autograd(ctx: Any, grad_h: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
-    decay, initial, reset, h = ctx.saved_tensors
+    decay, initial, *others, h = ctx.saved_tensors
     if grad_h is None:
         grad_h = torch.zeros_like(h)
-    grads = torch.ops.mgrade.diagonal_scan_backward(grad_h, grad_last, decay, initial, reset, h, ctx.backend)
-    return grads[0], grads[1], grads[2] if initial is not None else None, None, None
+    to_decay, to_drive, to_initial = torch.ops.mgrade.diagonal_scan_backward(
+        grad_h, grad_last, decay, initial, *others, h, ctx.backend
+    )
+    return to_decay, to_drive, None if initial is None else to_initial, None, None, None
 
 
 torch.library.register_autograd("mgrade::diagonal_scan", _autograd, setup_context=_setup)

@@ -6,29 +6,22 @@ import torch
 from torch import Tensor
 
 from mgrade.ops import _c
+from mgrade.ops.diagonal_scan.reference import last_valid, numbers, pairs, split_last
 
 
-def _dense(tensor: Tensor) -> Tensor:
-    return tensor.resolve_conj().contiguous()
-
-
-def forward(decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None) -> tuple[Tensor, Tensor]:
-    decay, drive, reset = _dense(decay), _dense(drive), _c.contiguous(reset, torch.bool)
-    batch, _, hidden = drive.shape
-    h = torch.empty_like(drive)
-    last = drive.new_zeros(batch, hidden) if initial is None else initial.resolve_conj().clone().contiguous()
+def forward(
+    decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None, lengths: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    u, reset = numbers(drive), _c.contiguous(reset, torch.bool)
+    h = torch.empty_like(u)
+    start = u.new_zeros(u.shape[0], u.shape[2]) if initial is None else initial
+    last = start.clone(memory_format=torch.contiguous_format)
     _c.call(
         "diagonal_scan_forward",
-        drive.dtype,
-        decay,
-        drive,
-        reset,
-        h,
-        last,
-        *drive.shape,
-        _c.threads(4 * h.numel()),
+        *(h.dtype, decay.contiguous(), u, reset, h, last),
+        *(*h.shape, _c.threads(4 * h.numel())),
     )
-    return h, last
+    return pairs(h, drive.dtype), last_valid(h, last, initial, lengths)
 
 
 def backward(
@@ -37,17 +30,22 @@ def backward(
     decay: Tensor,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
     h: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    grad_h, decay, h, reset = _dense(grad_h), _dense(decay), _dense(h), _c.contiguous(reset, torch.bool)
-    initial = None if initial is None else _dense(initial)
-    batch, _, hidden = h.shape
-    grad_drive, grad_decay = torch.empty_like(h), h.new_zeros(batch, hidden)
-    grad_initial = h.new_zeros(batch, hidden) if grad_last is None else _dense(grad_last).clone()
+    pull, states, reset = numbers(grad_h), numbers(h), _c.contiguous(reset, torch.bool)
+    initial = None if initial is None else initial.contiguous()
+    onward = None
+    if lengths is not None:
+        pull, onward = split_last(pull, grad_last, lengths)
+        grad_last = None
+    grad_drive, grad_decay = torch.empty_like(states), states.new_zeros(states.shape[0], states.shape[2])
+    grad_initial = (
+        torch.zeros_like(grad_decay) if grad_last is None else grad_last.clone(memory_format=torch.contiguous_format)
+    )
     _c.call(
         "diagonal_scan_backward",
-        h.dtype,
-        *(grad_h, decay, initial, reset, h, grad_drive, grad_decay, grad_initial),
-        *(*h.shape, _c.threads(8 * h.numel())),
+        *(states.dtype, pull, decay.contiguous(), initial, reset, states, grad_drive, grad_decay, grad_initial),
+        *(*states.shape, _c.threads(8 * states.numel())),
     )
-    return grad_decay.sum(0), grad_drive, grad_initial
+    return grad_decay.sum(0), pairs(grad_drive, h.dtype), grad_initial if onward is None else grad_initial + onward

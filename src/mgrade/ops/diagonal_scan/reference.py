@@ -1,17 +1,62 @@
-"""Plain PyTorch on any device."""
+"""Plain PyTorch on any device.
+
+Complex sequences come and go as pairs, real and imaginary part side by side: (batch, time, 2 hidden), which is how
+complex numbers lie in memory. Inside they are complex.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from mgrade.ops._backend import accumulator
 from mgrade.ops.gated_scan.reference import before, last_state, linear_scan, reverse_scan
 
 
-def forward(decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None) -> tuple[Tensor, Tensor]:
-    h = linear_scan(decay.expand_as(drive), drive, initial, reset)
-    h = h.clone() if h is drive else h
-    return h.resolve_conj().contiguous(), last_state(h, initial)
+def numbers(pairs: Tensor) -> Tensor:
+    """(batch, time, 2 hidden) -> complex (batch, time, hidden): the same memory where it is dense and wide enough."""
+    wide = pairs.to(accumulator(pairs.dtype)).contiguous()
+    return torch.view_as_complex(wide.unflatten(2, (pairs.shape[2] // 2, 2)))
+
+
+def pairs(numbers: Tensor, dtype: torch.dtype) -> Tensor:
+    """Complex (batch, time, hidden) -> (batch, time, 2 hidden) in `dtype`."""
+    return torch.view_as_real(numbers.resolve_conj().contiguous()).flatten(2).to(dtype)
+
+
+def last_valid(h: Tensor, last: Tensor, initial: Tensor | None, lengths: Tensor | None) -> Tensor:
+    """The state after the valid steps of each row; `last` is the one after all."""
+    if lengths is None or not h.shape[1]:
+        return last
+    end = lengths.to(torch.int64).clamp(0, h.shape[1])[:, None]
+    at = (end - 1).clamp(min=0)[..., None].expand(-1, 1, h.shape[2])
+    start = torch.zeros_like(last) if initial is None else initial
+    return torch.where(end > 0, h.gather(1, at)[:, 0], start)
+
+
+def split_last(grad_h: Tensor, grad_last: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The gradient of the last state where it belongs: in `grad_h` at the last valid step of each row.
+
+    What is returned beside it is for the initial state: of rows that have no valid step.
+    """
+    time = grad_h.shape[1]
+    if grad_last is None or not time:
+        return grad_h, grad_last
+    end = torch.full(grad_last.shape[:1], time, device=grad_h.device) if lengths is None else lengths.clamp(0, time)
+    begun = end > 0
+    rows = begun.nonzero()[:, 0]
+    grad_h = grad_h.clone(memory_format=torch.contiguous_format)
+    grad_h[rows, end[rows] - 1] += grad_last[rows]
+    return grad_h, torch.where(begun[:, None], 0, grad_last)
+
+
+def forward(
+    decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None, lengths: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    u = numbers(drive)
+    h = linear_scan(decay.expand_as(u), u, initial, reset)
+    h = h.clone() if h is u else h
+    return pairs(h, drive.dtype), last_valid(h, last_state(h, initial), initial, lengths)
 
 
 def backward(
@@ -20,17 +65,18 @@ def backward(
     decay: Tensor,
     initial: Tensor | None,
     reset: Tensor | None,
+    lengths: Tensor | None,
     h: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if h.shape[1] == 0:
-        none = torch.zeros_like(h.sum(1))
-        return torch.zeros_like(decay), torch.zeros_like(h), none if grad_last is None else grad_last.clone()
-    drive = grad_h
-    if grad_last is not None:
-        drive = torch.cat([drive[:, :-1], drive[:, -1:] + grad_last[:, None]], 1)
-    total = reverse_scan(decay.conj().expand_as(h), drive, reset)
-    grad_initial = decay.conj() * total[:, 0]
+    pull, onward = split_last(numbers(grad_h), grad_last, lengths)
+    states = numbers(h)
+    if onward is None:
+        onward = states.new_zeros(states.shape[0], states.shape[2])
+    if not states.shape[1]:
+        return torch.zeros_like(decay), torch.zeros_like(h), onward.clone(memory_format=torch.contiguous_format)
+    total = reverse_scan(decay.conj().expand_as(states), pull, reset)
+    through = decay.conj() * total[:, 0]
     if reset is not None:
-        grad_initial = torch.where(reset[:, :1], 0, grad_initial)
-    grad_decay = (before(h, initial, reset).conj() * total).sum((0, 1))
-    return grad_decay, total.resolve_conj().contiguous(), grad_initial.contiguous()
+        through = torch.where(reset[:, :1], 0, through)
+    grad_decay = (before(states, initial, reset).conj() * total).sum((0, 1))
+    return grad_decay, pairs(total, h.dtype), (onward + through).contiguous()

@@ -20,7 +20,7 @@ torch.library.define("mgrade::linear_backward", "(Tensor grad, Tensor x, Tensor 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (batch, time, inputs) and weight (outputs, inputs) -> (batch, time, outputs)."""
-    if x.dim() != 3 or choose("auto", x) != "triton":
+    if x.dim() != 3 or x.is_complex() or choose("auto", x) != "triton":
         return F.linear(x, weight, bias)
     return torch.ops.mgrade.linear(x, weight, weight.new_zeros(weight.shape[0]) if bias is None else bias)
 

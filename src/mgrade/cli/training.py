@@ -1,0 +1,143 @@
+"""`mgrade recipes`, `train`, `evaluate`, `reproduce`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+
+class Device(str, Enum):
+    """Where to compute."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder under which runs/ and results/ lie.")]
+On = Annotated[Optional[Device], typer.Option("--device", help="Default: cuda where there is one.")]  # noqa: UP045
+Minutes = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option("--max-minutes", help="Stop after so many minutes, leaving runs that --resume goes on with."),
+]
+
+
+def recipes(as_json: AsJson = False) -> None:
+    """List the recipes that ship with the package."""
+    from mgrade.train import shipped
+    from mgrade.train.recipe import heading
+
+    names = shipped()
+    if as_json:
+        print(json.dumps({name: heading(name) for name in names}, indent=1))
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("recipe", no_wrap=True)
+    table.add_column("what it reproduces")
+    for name in names:
+        if "@" not in name:
+            variants = [other.partition("@")[2] for other in names if other.startswith(f"{name}@")]
+            also = f" Variants: {', '.join('@' + variant for variant in variants)}." if variants else ""
+            table.add_row(name, heading(name) + also)
+    Console().print(table)
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe (see `mgrade recipes`) or a TOML file.")],
+    settings: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the recipe, as model.dim=64."),
+    ] = None,
+    seeds: Annotated[
+        Optional[list[int]],  # noqa: UP045
+        typer.Option("--seed", help="Seed; give several for several runs. Default: the recipe's."),
+    ] = None,
+    out: Out = Path(),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that lies there.")] = False,
+    max_minutes: Minutes = None,
+    device: On = None,
+    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 60.0,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log for TensorBoard.")] = False,
+) -> None:
+    """Train a recipe: checkpoints and model under OUT/runs, a result file per seed under OUT/results."""
+    from mgrade.train import Stopped, launch, load_recipe
+
+    if any(seed < 0 for seed in seeds or []):
+        raise ValueError(f"seed must be at least 0, got {min(seeds or [])}")
+    try:
+        launch(
+            load_recipe(recipe, settings or []),
+            seeds=seeds or (),
+            root=out,
+            device=choose_device(device),
+            resume=resume,
+            max_minutes=max_minutes,
+            checkpoint_seconds=checkpoint_seconds,
+            tensorboard=tensorboard,
+        )
+    except Stopped as stopped:
+        if os.environ.get("RANK", "0") == "0":
+            print("mgrade:", stopped, file=sys.stderr)
+        raise SystemExit(128 + stopped.signal if stopped.signal else 0) from None
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run, as runs/flipflop/mgrade/seed0.")],
+    device: On = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the model of a finished run on its test set again."""
+    from mgrade.train import judge_run
+
+    figures = judge_run(run, choose_device(device))
+    if as_json:
+        print(json.dumps(figures, indent=1))
+        return
+    for name, value in figures.items():
+        print(f"{name} {value:.6f}")
+
+
+def reproduce(
+    experiments: Annotated[list[str], typer.Argument(help="lorenz, highfreq, flipflop, selective-copying")],
+    out: Out = Path(),
+    max_minutes: Minutes = None,
+    device: On = None,
+    show: Annotated[bool, typer.Option("--show", help="Only print what is there; run nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run what is missing of the paper's experiments, and print the paper's figures and ours side by side."""
+    from mgrade.report import rows
+    from mgrade.train import Stopped, run_missing
+
+    if not show:
+        try:
+            run_missing(experiments, root=out, device=choose_device(device), max_minutes=max_minutes)
+        except Stopped as stopped:
+            print("mgrade:", stopped, file=sys.stderr)
+            if stopped.signal:
+                raise SystemExit(128 + stopped.signal) from None
+    found = rows(experiments, out / "results")
+    if as_json:
+        print(json.dumps([row.to_dict() for row in found], indent=1))
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("recipe", "figure", "paper", "ours", "seeds", "parameters", "state bytes"):
+        table.add_column(column, justify="left" if column in ("recipe", "figure") else "right", no_wrap=True)
+    for row in found:
+        table.add_row(*row.cells())
+    Console().print(table)
+
+
+def choose_device(device: Device | None) -> str:
+    """The device asked for, or CUDA where there is one."""
+    import torch
+
+    return device.value if device else "cuda" if torch.cuda.is_available() else "cpu"

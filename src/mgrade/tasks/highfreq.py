@@ -1,0 +1,157 @@
+"""High-frequency features: tell apart fixed patterns whose symbols change more or less often.
+
+A sequence holds a few of the possible features, each followed by a marker; at a marker the answer is the class of the
+feature just seen. The higher the frequency, the less a recurrence that averages over time has to go by.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mgrade.nn import Model
+from mgrade.tasks.task import Batch, Part, Task, correct, generator, positive, surprise
+
+ORDERS = ("shuffled", "free")
+
+
+@lru_cache(maxsize=16)
+def feature_table(
+    features: int,
+    length: int,
+    *,
+    symbols: int,
+    repeats: int,
+    seed: int,
+    order: str = "shuffled",
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """`features` distinct random features (features, length) of token ids; a symbol stays for `repeats` steps.
+
+    The next one is always another. The last is cut where the feature ends. They depend on `seed`, not on `device`.
+    """
+    source = generator(seed, "highfreq", "features")
+    draw = _shuffled if order == "shuffled" else _free
+    found: dict[tuple[int, ...], None] = {}
+    while len(found) < features:
+        found[tuple(draw(_held(length, repeats), symbols, source))] = None
+    return torch.tensor(list(found)).repeat_interleave(repeats, 1)[:, :length].contiguous().to(device)
+
+
+def _shuffled(count: int, symbols: int, source: torch.Generator) -> list[int]:
+    """The whole alphabet in random order, then again in another, and so on, `count` symbols in all."""
+    drawn: list[int] = []
+    while len(drawn) < count:
+        more = torch.randperm(symbols, generator=source).tolist()
+        if not drawn or drawn[-1] != more[0]:
+            drawn += more
+    return drawn[:count]
+
+
+def _free(count: int, symbols: int, source: torch.Generator) -> list[int]:
+    """Any symbol but the one before."""
+    moves = torch.randint(1, symbols, (count,), generator=source)
+    moves[0] = torch.randint(0, symbols, (), generator=source)
+    return (moves.cumsum(0) % symbols).tolist()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HighFrequency(Task):
+    """Classify each of several features in a sequence; the marker after a feature is the token id `symbols`."""
+
+    frequency: float = 0.33
+    """How often symbols change: each is repeated round(1 / frequency) times."""
+    symbols: int = 16
+    """Size of the alphabet, without the marker."""
+    features: int = 16
+    """Possible features: the classes."""
+    feature_length: int = 32
+    """Steps of a feature."""
+    per_sequence: int = 5
+    """Features in a sequence, all different."""
+    order: str = "shuffled"
+    """Symbols of a feature are the alphabet in random order (`shuffled`), or each is any but the last (`free`).
+
+    Shuffled features that hold the whole alphabet differ in nothing but the order of their symbols."""
+    features_seed: int = 0
+    """Which features: the same in all splits, whatever the seed of the run."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(features=self.features, feature_length=self.feature_length, per_sequence=self.per_sequence)
+        number = isinstance(self.frequency, (int, float)) and not isinstance(self.frequency, bool)
+        if not number or not 0 < self.frequency <= 1:
+            raise ValueError(f"frequency must be above 0 and at most 1, got {self.frequency!r}")
+        if not isinstance(self.symbols, int) or self.symbols < 2:
+            raise ValueError(f"symbols must be a whole number of at least 2, got {self.symbols!r}")
+        if not isinstance(self.features_seed, int) or isinstance(self.features_seed, bool):
+            raise ValueError(f"features_seed must be a whole number, got {self.features_seed!r}")
+        if self.per_sequence > self.features:
+            raise ValueError(f"per_sequence must be at most features = {self.features}, got {self.per_sequence}")
+        if self.order not in ORDERS:
+            raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {self.order!r}")
+        held = _held(self.feature_length, self.repeats)
+        if self.order == "free":
+            possible = self.symbols * (self.symbols - 1) ** (held - 1)
+        else:
+            possible = math.perm(self.symbols, min(held, self.symbols))
+        if self.features > possible:
+            raise ValueError(
+                f"features must be at most {possible}, all that frequency {self.frequency} allows, got {self.features}"
+            )
+
+    @property
+    def repeats(self) -> int:
+        """Steps for which a symbol stays."""
+        return round(1 / self.frequency)
+
+    @property
+    def classes(self) -> int:
+        """The features."""
+        return self.features
+
+    def model_fields(self) -> dict[str, Any]:
+        """Symbols and marker in, a class out, at every step."""
+        return {"inputs": self.symbols + 1, "outputs": self.features, "tokens": True, "readout": "every"}
+
+    def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
+        """Tokens (count, time), per_sequence times a feature and a marker, and the classes (count, per_sequence)."""
+        device = source.device
+        table = feature_table(
+            self.features,
+            self.feature_length,
+            symbols=self.symbols,
+            repeats=self.repeats,
+            seed=self.features_seed,
+            order=self.order,
+            device=device,
+        )
+        order = torch.rand(count, self.features, generator=source, device=device)
+        labels = order.topk(self.per_sequence).indices
+        marker = torch.full((count, self.per_sequence, 1), self.symbols, device=device)
+        return torch.cat([table[labels], marker], 2).flatten(1), labels
+
+    def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
+        """Cross-entropy at the markers."""
+        tokens, labels = batch
+        return surprise(self._answers(model, tokens), labels, weight=weight)
+
+    def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
+        """Share of features classified correctly."""
+        tokens, labels = batch
+        return {"accuracy": correct(self._answers(model, tokens), labels)}
+
+    def _answers(self, model: Model, tokens: Tensor) -> Tensor:
+        """Logits at the markers (count, per_sequence, features)."""
+        logits: Tensor = model(tokens)[0]
+        return logits[:, self.feature_length :: self.feature_length + 1]
+
+
+def _held(length: int, repeats: int) -> int:
+    """How many symbols follow one another in a feature."""
+    return -(-length // repeats)

@@ -1,0 +1,127 @@
+"""What a task is: data by split, what the model sees of it, and what counts as right.
+
+A batch is a tuple of tensors with the examples first; its first entry is what the model reads. Everything a task
+gives is a function of its options and a seed, so a run can be cut anywhere and resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import torch
+from torch import Tensor
+
+from mgrade.nn import Model
+
+Batch: TypeAlias = tuple[Tensor, ...]
+# A figure over a set: the sum over its examples, and what to divide it by. Both add up over batches and processes.
+Part: TypeAlias = tuple[Tensor, Tensor]
+
+SPLITS = ("train", "validation", "test")
+
+
+def derive(seed: int, *path: str | int) -> int:
+    """A seed for one purpose, such as derive(seed, "train", 3): independent of every other, the same everywhere."""
+    text = "/".join(map(str, (seed, *path)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+
+
+def generator(seed: int, *path: str | int, device: torch.device | str = "cpu") -> torch.Generator:
+    """A generator on `device` for one purpose: see `derive`."""
+    return torch.Generator(device).manual_seed(derive(seed, *path))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Base of all tasks: options are fields, checked when made; methods say where data comes from and how to judge.
+
+    A task either draws examples without end (`draw`) or has a fixed set for every split (`examples`).
+    """
+
+    metric: ClassVar[str] = "accuracy"
+    """The figure by which validation chooses the checkpoint."""
+    higher_is_better: ClassVar[bool] = True
+    test_prefix: ClassVar[str] = "test_"
+    """What stands before the names of the test set's figures in a result."""
+    endless: ClassVar[bool] = True
+    """Training examples are drawn afresh for every step; otherwise the training set is fixed, and epochs count."""
+
+    validation: int = 1000
+    """Examples that choose the checkpoint."""
+    test: int = 10000
+    """Examples that are looked at once, at the end."""
+
+    def __post_init__(self) -> None:
+        positive(validation=self.validation, test=self.test)
+
+    @property
+    def classes(self) -> int | None:
+        """How many classes the targets have; None where they are not classes."""
+        return None
+
+    def model_fields(self) -> dict[str, Any]:
+        """What the task settles about a model: `inputs`, `outputs`, `tokens`, `readout`, …"""
+        raise NotImplementedError
+
+    def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
+        """`count` fresh examples as the split has them, on the generator's device."""
+        raise NotImplementedError
+
+    def examples(self, split: str, seed: int, device: torch.device) -> Batch:
+        """The whole fixed set of a split on `device`: of every split, or of all but the training set if `endless`."""
+        return self.draw(split, self.sizes[split], generator(seed, split, device=device))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Examples of each fixed split."""
+        return {"validation": self.validation, "test": self.test}
+
+    def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
+        """What training makes small, as a sum over the batch and what to divide it by.
+
+        weight (classes): how much each class counts; only for tasks that have `classes`.
+        """
+        raise NotImplementedError
+
+    def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
+        """The figures of a batch by name, among them `metric`; without gradients."""
+        raise NotImplementedError
+
+    def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
+        """What is looked at once, at the end, beyond the figures of the test set; as JSON can hold it."""
+        return {}
+
+
+def surprise(logits: Tensor, target: Tensor, where: Tensor | None = None, weight: Tensor | None = None) -> Part:
+    """Sum of -log softmax(logits)[target], and the number of targets; only `where` true, by the `weight` of classes."""
+    wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    each = torch.logsumexp(wide, -1) - wide.gather(-1, target[..., None])[..., 0]
+    if weight is None and where is None:
+        return each.sum(), torch.full((), target.numel(), device=target.device)
+    share = torch.ones_like(each) if weight is None else weight[target]
+    share = share if where is None else torch.where(where, share, 0)
+    return (share * each).sum(), share.sum()
+
+
+def correct(logits: Tensor, target: Tensor, where: Tensor | None = None) -> Part:
+    """How many targets (…) have the highest of the logits (…, classes), and how many there are; only `where` true."""
+    hit = logits.argmax(-1) == target
+    if where is None:
+        return hit.sum(), torch.full((), target.numel(), device=target.device)
+    return (hit & where).sum(), where.sum()
+
+
+def positive(**numbers: int) -> None:
+    """Refuses a number that is not whole and at least 1, by its name."""
+    for name, value in numbers.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
+def probability(**numbers: float) -> None:
+    """Refuses a number that is not a probability, by its name."""
+    for name, value in numbers.items():
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
+            raise ValueError(f"{name} must be a probability from 0 to 1, got {value!r}")

@@ -1,0 +1,83 @@
+"""Checkpoints: everything a run needs to go on, in one safetensors file that is whole or not there.
+
+A file's name holds its step and the SHA-256 of its content, so one rename makes it appear and damage shows. The
+newest two are kept: if the newest is damaged, the one before serves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from mgrade._files import replace
+
+KEEP = 2
+_PATTERN = "step-*.safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run after `step` steps."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+    """What is not a tensor, as JSON holds it."""
+
+
+def write(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Writes `checkpoint` into `folder` and removes all but the newest few."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
+    facts = {"step": checkpoint.step, **checkpoint.facts}
+    data = safetensors.torch.save(tensors, metadata={"mgrade": json.dumps(facts)})
+    path = folder / f"step-{checkpoint.step:010d}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors"
+    replace(path, data)
+    others = [other for other in _newest_first(folder) if other != path]
+    for other in others[KEEP - 1 :]:
+        other.unlink(missing_ok=True)
+    return path
+
+
+def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that is whole, and a line about each newer one that is not."""
+    problems: list[str] = []
+    for path in _newest_first(folder):
+        try:
+            return _read(path), problems
+        except ValueError as error:
+            problems.append(f"{path}: {error}")
+    return None, problems
+
+
+def clean(folder: Path) -> None:
+    """Removes what a killed process left half-written."""
+    for path in folder.glob(".step-*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    return sorted(folder.glob(_PATTERN), reverse=True)
+
+
+def _read(path: Path) -> Checkpoint:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from None
+    if hashlib.sha256(data).hexdigest()[:16] != path.stem.rpartition("-")[2]:
+        raise ValueError("its SHA-256 does not match its name: the file is damaged")
+    try:
+        tensors = safetensors.torch.load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        facts = json.loads(header["__metadata__"]["mgrade"])
+        return Checkpoint(int(facts.pop("step")), tensors, facts)
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise ValueError(f"is not a checkpoint: {error}") from None

@@ -1,0 +1,46 @@
+"""A model's figures over a split: every example counts, also those of the last, smaller batch."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from mgrade.nn import Model
+from mgrade.tasks import Batch, Task
+from mgrade.train.processes import Processes
+
+
+@contextlib.contextmanager
+def precision(name: str, device: torch.device) -> Iterator[None]:
+    """float32 as it is, TF32 matrix products, or bfloat16 activations; only CUDA has the latter two."""
+    before = torch.get_float32_matmul_precision()
+    on_cuda = device.type == "cuda"
+    torch.set_float32_matmul_precision("high" if on_cuda and name != "float32" else "highest")
+    cast = torch.autocast("cuda", torch.bfloat16) if on_cuda and name == "bfloat16" else contextlib.nullcontext()
+    try:
+        with cast:
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@torch.no_grad()
+def evaluate(model: Model, task: Task, examples: Batch, batch: int, processes: Processes) -> dict[str, float]:
+    """The task's figures of `model` over `examples`, in batches of `batch`, shared among the processes."""
+    training = model.training
+    model.eval()
+    sums: dict[str, list[torch.Tensor]] = {}
+    for begin in range(0, len(examples[0]), batch):
+        part = tuple(tensor[begin : begin + batch] for tensor in examples)
+        rows = processes.share(len(part[0]))
+        for name, (total, weight) in task.judge(model, *(tensor[rows] for tensor in part)).items():
+            pair = torch.stack([total.double(), weight.double()])
+            sums[name] = [*sums.get(name, []), pair]
+    model.train(training)
+    figures = {}
+    for name, pairs in sums.items():
+        total, weight = processes.add(torch.stack(pairs).sum(0)).tolist()
+        figures[name] = total / weight if weight else float("nan")
+    return figures

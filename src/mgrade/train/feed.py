@@ -1,0 +1,65 @@
+"""The batch of every step, as a function of the seed and the step alone: nothing to save, nothing to lose."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mgrade.tasks import Batch, Task, generator
+from mgrade.train.processes import Processes
+
+# Examples without end are drawn for many steps at once: up to so many, and up to so many input values.
+_MOST_STEPS, _MOST_VALUES = 256, 2**24
+
+
+class Feed:
+    """Batches on the device, this process's share of each.
+
+    A fixed training set is gone through in a new order every epoch, in whole batches; what is left over waits for
+    the next epoch.
+    """
+
+    def __init__(self, task: Task, seed: int, batch: int, device: torch.device, processes: Processes):
+        self.task, self.seed, self.size, self.device = task, seed, batch, device
+        self.rows = processes.share(batch)
+        self._held: tuple[int, Batch] | None = None  # a drawn chunk, or an epoch's order, and its number
+        if task.endless:
+            one = task.draw("train", 1, generator(seed, "probe", device=device))
+            self.chunk = max(1, min(_MOST_STEPS, _MOST_VALUES // (batch * max(1, one[0].numel()))))
+            self.steps_per_epoch: int | None = None
+            return
+        self.examples = task.examples("train", seed, device)
+        count = len(self.examples[0])
+        if count < batch:
+            raise ValueError(f"train.batch must be at most the {count} training examples, got {batch}")
+        self.steps_per_epoch = count // batch
+
+    def __call__(self, step: int) -> Batch:
+        """This process's rows of the batch of `step`, counted from 0."""
+        if self.steps_per_epoch is None:
+            number, index = divmod(step, self.chunk)
+            drawn = self._hold(number)
+            begin = index * self.size
+            return tuple(t[begin + self.rows.start : begin + self.rows.stop] for t in drawn)
+        number, index = divmod(step, self.steps_per_epoch)
+        (order,) = self._hold(number)
+        chosen = order[index * self.size :][self.rows]
+        return tuple(t.index_select(0, chosen) for t in self.examples)
+
+    def class_shares(self, classes: int) -> Tensor:
+        """How often each class occurs among the targets of the fixed training set, (classes)."""
+        return torch.bincount(self.examples[1].flatten(), minlength=classes) / self.examples[1].numel()
+
+    def _hold(self, number: int) -> Batch:
+        if self._held is None or self._held[0] != number:
+            self._held = None  # the old one first, so that two never lie side by side
+            self._held = number, self._make(number)
+        return self._held[1]
+
+    def _make(self, number: int) -> Batch:
+        if self.task.endless:
+            source = generator(self.seed, "train", number, device=self.device)
+            return self.task.draw("train", self.chunk * self.size, source)
+        # the order is drawn on the CPU: it is the same on every device
+        order = torch.randperm(len(self.examples[0]), generator=generator(self.seed, "order", number))
+        return (order.to(self.device),)

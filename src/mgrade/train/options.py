@@ -1,0 +1,129 @@
+"""How a model is trained: the `train` table of a recipe, and how any table becomes checked options."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+SCHEDULES = ("cosine", "constant")
+PRECISIONS = ("float32", "tf32", "bfloat16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """AdamW on weights, Adam without decay on biases, norms and delay positions, the latter five times as fast."""
+
+    steps: int | None = None
+    """Batches; or give `epochs`."""
+    epochs: int | None = None
+    """Passes over a fixed training set."""
+    batch: int = 64
+    """Examples per step, over all processes."""
+    rate: float = 0.001
+    """Learning rate at its highest."""
+    decay: float = 0.0
+    """Weight decay, on weights alone."""
+    recurrence_rate: float = 1.0
+    """Learning rate of an LRU's recurrent parameters over that of the rest [beta]."""
+    schedule: str = "cosine"
+    """`cosine` down to 0 at the last step, or `constant`."""
+    warmup: float = 0.0
+    """Share of the training over which the rate rises linearly."""
+    clip_value: float | None = None
+    """No entry of a gradient is larger than this."""
+    clip_norm: float | None = None
+    """The norm of all gradients together is no larger than this."""
+    class_weights: str | Sequence[float] = "none"
+    """How much each class counts in the loss: `none`, `inverse` to its share of the training set, or a list."""
+    sigma_from: float | None = None
+    """Width of a tap at the start, from which it narrows to the model's `sigma`."""
+    sigma_until: float = 0.25
+    """Share of the training after which taps have their final width."""
+    precision: str = "float32"
+    """Exact `float32`, `tf32` matrix products, or `bfloat16` activations (on CUDA; the CPU computes in float32)."""
+    evaluations: int = 50
+    """How often validation looks at the model."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.class_weights, list):
+            object.__setattr__(self, "class_weights", tuple(self.class_weights))
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError(f"needs either steps or epochs, got steps {self.steps!r} and epochs {self.epochs!r}")
+        for name in ("steps", "epochs", "batch", "evaluations"):
+            value = getattr(self, name)
+            if value is not None and not (_is_whole(value) and value >= 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        for name in ("rate", "recurrence_rate", "clip_value", "clip_norm", "sigma_from"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and value > 0):
+                raise ValueError(f"{name} must be a number above 0, got {value!r}")
+        if not (_is_number(self.decay) and self.decay >= 0):
+            raise ValueError(f"decay must be a number of at least 0, got {self.decay!r}")
+        for name in ("warmup", "sigma_until"):
+            value = getattr(self, name)
+            if not (_is_number(value) and 0 <= value <= 1):
+                raise ValueError(f"{name} must be a share from 0 to 1, got {value!r}")
+        for name, choices in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        if self.clip_value is not None and self.clip_norm is not None:
+            raise ValueError("takes clip_value or clip_norm, not both")
+        self._check_class_weights()
+
+    def _check_class_weights(self) -> None:
+        given = self.class_weights
+        fine = given in ("none", "inverse") if isinstance(given, str) else all(_is_number(w) and w >= 0 for w in given)
+        if not fine or not given:
+            raise ValueError(f"class_weights must be none, inverse or a list of numbers of at least 0, got {given!r}")
+
+    @property
+    def clip(self) -> tuple[str, float] | None:
+        """How gradients are bounded, as `TrainingStep` takes it."""
+        if self.clip_value is not None:
+            return "value", self.clip_value
+        return ("norm", self.clip_norm) if self.clip_norm is not None else None
+
+
+def checked(cls: type[T], table: Any, where: str, reserved: Iterable[str] = ()) -> T:
+    """The dataclass `cls` from a table; what is wrong is said in one line that begins with `where`."""
+    if not isinstance(table, dict):
+        raise ValueError(f"{where} must be a table, got {table!r}")
+    known = [field.name for field in dataclasses.fields(cls) if field.name not in reserved]  # type: ignore[arg-type]
+    for name in table:
+        if name not in known:
+            raise ValueError(f"{where} has no option {name!r}" + nearest(name, known))
+    try:
+        return cls(**table)
+    except ValueError as error:
+        raise ValueError(f"{where}.{error}" if str(error).split(" ")[0] in known else f"{where} {error}") from None
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that was perhaps meant, or at all there are."""
+    known = list(known)
+    near = difflib.get_close_matches(str(name), known, 1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(known)}"
+
+
+def plain(options: Any) -> dict[str, Any]:
+    """The fields of a dataclass as JSON and TOML hold them."""
+    return {
+        field.name: list(value) if isinstance(value := getattr(options, field.name), tuple) else value
+        for field in dataclasses.fields(options)
+    }
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

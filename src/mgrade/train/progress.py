@@ -1,0 +1,157 @@
+"""What a person sees of a run, and what a program reads of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from mgrade._files import replace
+
+
+class Reporter(Protocol):
+    """Is told of a run as it goes."""
+
+    def start(self, title: str, step: int, steps: int) -> None:
+        """A run begins, or goes on, at `step` of `steps`."""
+
+    def moved(self, step: int, loss: float, rate: float) -> None:
+        """So many steps are done; the loss is the mean since the last report, and `rate` steps are made a second."""
+
+    def looked(self, point: dict[str, Any]) -> None:
+        """Validation has looked at the model."""
+
+    def say(self, line: str) -> None:
+        """Something to know."""
+
+    def stop(self) -> None:
+        """No more steps."""
+
+
+class Bar:
+    """A progress bar, for a terminal."""
+
+    def __init__(self, console: Console):
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}  {task.fields[facts]}"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(*columns, console=console, transient=True)
+        self._figures = ""
+
+    def start(self, title: str, step: int, steps: int) -> None:
+        """See `Reporter`."""
+        self._figures = ""
+        self._task = self._bar.add_task(title, total=steps, completed=step, facts="")
+        self._bar.start()
+
+    def moved(self, step: int, loss: float, rate: float) -> None:
+        """See `Reporter`."""
+        self._bar.update(self._task, completed=step, facts=f"loss {loss:.4f}{self._figures}  {rate:.0f} steps/s")
+
+    def looked(self, point: dict[str, Any]) -> None:
+        """See `Reporter`."""
+        self._figures = "".join(f"  {name} {value:.4f}" for name, value in point["validation"].items())
+
+    def say(self, line: str) -> None:
+        """See `Reporter`."""
+        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def stop(self) -> None:
+        """See `Reporter`."""
+        self._bar.stop()
+        self._bar.remove_task(self._task)
+
+
+class Lines:
+    """Plain lines, a few a minute and one per look of validation."""
+
+    def __init__(self, every: float = 15.0) -> None:
+        self._every, self._next = every, 0.0
+
+    def start(self, title: str, step: int, steps: int) -> None:
+        """See `Reporter`."""
+        self._steps, self._next = steps, time.monotonic() + self._every
+        self.say(f"{title}: " + (f"from step {step} of {steps}" if step else f"{steps} steps"))
+
+    def moved(self, step: int, loss: float, rate: float) -> None:
+        """See `Reporter`."""
+        if time.monotonic() >= self._next:
+            left = (self._steps - step) / rate if rate else 0.0
+            self.say(f"step {step}/{self._steps}  loss {loss:.4f}  {rate:.0f} steps/s  {left / 60:.1f} min left")
+            self._next = time.monotonic() + self._every
+
+    def looked(self, point: dict[str, Any]) -> None:
+        """See `Reporter`."""
+        figures = "  ".join(f"{name} {value:.4f}" for name, value in point["validation"].items())
+        self.say(f"step {point['step']}/{self._steps}  loss {point['loss']:.4f}  validation {figures}")
+
+    def say(self, line: str) -> None:
+        """See `Reporter`."""
+        print(line, flush=True)
+
+    def stop(self) -> None:
+        """See `Reporter`."""
+
+
+class Silent:
+    """Says nothing: for all processes but the first."""
+
+    def start(self, title: str, step: int, steps: int) -> None:
+        """See `Reporter`."""
+
+    def moved(self, step: int, loss: float, rate: float) -> None:
+        """See `Reporter`."""
+
+    def looked(self, point: dict[str, Any]) -> None:
+        """See `Reporter`."""
+
+    def say(self, line: str) -> None:
+        """See `Reporter`."""
+
+    def stop(self) -> None:
+        """See `Reporter`."""
+
+
+def reporter() -> Reporter:
+    """A bar on a terminal, plain lines elsewhere."""
+    return Bar(Console(stderr=True)) if sys.stderr.isatty() else Lines()
+
+
+class Log:
+    """The curve of a run as JSON lines in `metrics.jsonl`, and for TensorBoard if asked."""
+
+    def __init__(self, folder: Path, points: list[dict[str, Any]], tensorboard: bool):
+        self.path = folder / "metrics.jsonl"
+        # what a killed process wrote after its last checkpoint happens again
+        replace(self.path, "".join(json.dumps(point) + "\n" for point in points).encode())
+        self._board = _board(folder) if tensorboard else None
+
+    def add(self, point: dict[str, Any]) -> None:
+        """One more look of validation."""
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(point) + "\n")
+        if self._board is not None:
+            self._board.add_scalar("train/loss", point["loss"], point["step"])
+            for name, value in point["validation"].items():
+                self._board.add_scalar(f"validation/{name}", value, point["step"])
+
+    def close(self) -> None:
+        """Flushes what TensorBoard has buffered."""
+        if self._board is not None:
+            self._board.close()
+
+
+def _board(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError("--tensorboard needs the package tensorboard: pip install tensorboard") from None
+    return SummaryWriter(str(folder / "tensorboard"))

@@ -1,0 +1,240 @@
+"""Recipes: one TOML file says what is trained on what, and how; several ship with the package.
+
+    seeds = [0, 1, 2]
+    [task]   name = "flipflop"          # and the task's options
+    [model]  preset = "mgrade"          # and the fields of ModelConfig
+    [train]  steps = 1000               # and the options of `Training`
+    [paper]  test_accuracy = 0.996      # what the paper reports, to be shown beside the result
+    [variants."0.07"]  task.frequency = 0.07
+
+A variant is the same recipe with some values set otherwise; its name is `experiment/model@variant`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from mgrade.nn import ModelConfig
+from mgrade.tasks import TASKS, Task
+from mgrade.train.options import Training, checked, nearest, plain
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PRESETS = ("mgrade", "mingru", "dcls", "tcn", "lru", "lru_dcls")
+TABLES = ("seeds", "task", "model", "train", "paper", "variants")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A recipe, checked: everything a run needs but its seed."""
+
+    experiment: str
+    name: str
+    """The model's name in the experiment, with `@variant` if it is one."""
+    seeds: tuple[int, ...]
+    task: Task
+    model: ModelConfig
+    train: Training
+    paper: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All options, also those left at their defaults, as JSON holds them."""
+        task = {"name": _task_name(self.task), **plain(self.task)}
+        return {"task": task, "model": self.model.to_dict(), "train": plain(self.train)}
+
+
+def shipped() -> list[str]:
+    """Names of all recipes of the package and their variants, sorted."""
+    names = []
+    for experiment in _folder().iterdir():
+        for file in experiment.iterdir() if experiment.is_dir() else ():
+            if file.name.endswith(".toml"):
+                name = f"{experiment.name}/{file.name.removesuffix('.toml')}"
+                names += [name, *(f"{name}@{variant}" for variant in _parse(file.read_text("utf-8"), name)[1])]
+    return sorted(names)
+
+
+def of_experiment(experiment: str) -> list[str]:
+    """The shipped recipes of an experiment, variants included."""
+    names = shipped()
+    known = sorted({name.partition("/")[0] for name in names})
+    if experiment not in known:
+        raise ValueError(f"there is no experiment {experiment!r}" + nearest(experiment, known))
+    return [name for name in names if name.startswith(f"{experiment}/")]
+
+
+def load_recipe(name: str, settings: Iterable[str] = ()) -> Recipe:
+    """A shipped recipe by its name, or a TOML file by its path; `settings` are KEY=VALUE, as model.dim=64."""
+    base, _, variant = name.partition("@")
+    text, experiment, model = _text(base, name)
+    table, variants = _parse(text, name)
+    if variant and variant not in variants:
+        raise ValueError(f"recipe {base} has no variant {variant!r}" + nearest(variant, variants))
+    for key, value in _flat(variants.get(variant, {})):
+        _set(table, key, value)
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes KEY=VALUE, as model.dim=64, got {setting!r}")
+        _set(table, key.strip(), _value(value.strip()))
+    return _build(table, experiment, f"{model}@{variant}" if variant else model)
+
+
+def from_dict(table: dict[str, Any], experiment: str, name: str) -> Recipe:
+    """The reverse of `Recipe.to_dict`."""
+    task = _task(dict(table["task"]))
+    model = ModelConfig.from_dict(dict(table["model"]))
+    train = checked(Training, table["train"], "train")
+    return Recipe(experiment=experiment, name=name, seeds=(0,), task=task, model=model, train=train)
+
+
+def heading(name: str) -> str:
+    """The comment at the top of a shipped recipe."""
+    lines = _text(name.partition("@")[0], name)[0].splitlines()
+    comment = []
+    for line in lines:
+        if not line.startswith("#"):
+            break
+        comment.append(line.lstrip("# ").rstrip())
+    return " ".join(comment)
+
+
+def _folder() -> Traversable:
+    return resources.files("mgrade.train") / "recipes"
+
+
+def _text(base: str, name: str) -> tuple[str, str, str]:
+    """Text, experiment and model name of a recipe: a path if it ends in .toml, a shipped name otherwise."""
+    if base.endswith(".toml"):
+        path = Path(base)
+        try:
+            return path.read_text("utf-8"), path.absolute().parent.name or "recipe", path.stem
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"recipe {base}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    experiment, slash, model = base.partition("/")
+    parts = (experiment, model)
+    if slash and all(part and part.replace("-", "").replace(".", "").isalnum() for part in parts):
+        file = _folder() / experiment / f"{model}.toml"
+        if file.is_file():
+            return file.read_text("utf-8"), experiment, model
+    raise ValueError(f"there is no recipe {name!r}" + nearest(base, [n for n in shipped() if "@" not in n]))
+
+
+def _parse(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The recipe's table without its variants, and these."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"recipe {name}: is not TOML: {error}") from None
+    variants = table.pop("variants", {})
+    if not isinstance(variants, dict) or not all(isinstance(v, dict) for v in variants.values()):
+        raise ValueError(f"recipe {name}: variants must be tables")
+    return table, variants
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested tables as dotted keys."""
+    pairs: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        pairs += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
+    return pairs
+
+
+def _value(text: str) -> Any:
+    """A value as TOML writes it; anything else is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _set(table: dict[str, Any], key: str, value: Any) -> None:
+    *path, last = key.split(".")
+    if (path or [last])[0] not in TABLES:
+        raise ValueError(f"a recipe has no {key!r}" + nearest((path or [last])[0], TABLES[:-1]))
+    for part in path:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise ValueError(f"{key}: {part} is not a table")
+    if path and path[0] == "train" and last in ("steps", "epochs"):  # one takes the place of the other
+        table.pop("epochs" if last == "steps" else "steps", None)
+    table[last] = value
+
+
+def _build(table: dict[str, Any], experiment: str, name: str) -> Recipe:
+    for key in table:
+        if key not in TABLES:
+            raise ValueError(f"a recipe has no {key!r}" + nearest(key, TABLES))
+    for key in ("task", "model", "train"):
+        if not isinstance(table.get(key), dict):
+            raise ValueError(f"{key} must be a table of the recipe" + (", got none" if key not in table else ""))
+    seeds = table.get("seeds", [0])
+    if not isinstance(seeds, list) or not seeds or not all(type(s) is int and s >= 0 for s in seeds):
+        raise ValueError(f"seeds must be a list of whole numbers of at least 0, got {seeds!r}")
+    if len(set(seeds)) != len(seeds):
+        raise ValueError(f"seeds must differ, got {seeds!r}")
+    task = _task(dict(table["task"]))
+    train = checked(Training, table["train"], "train")
+    if task.endless and train.epochs is not None:
+        raise ValueError("train.epochs does not apply to a task whose examples are drawn without end: set train.steps")
+    _check_class_weights(task, train)
+    return Recipe(
+        experiment=experiment,
+        name=name,
+        seeds=tuple(seeds),
+        task=task,
+        model=_model(dict(table["model"]), task),
+        train=train,
+        paper=dict(table.get("paper", {})),
+    )
+
+
+def _task(options: dict[str, Any]) -> Task:
+    name = options.pop("name", None)
+    if name not in TASKS:
+        raise ValueError(f"task.name must be a task, got {name!r}" + nearest(str(name), TASKS))
+    return checked(TASKS[name], options, "task")
+
+
+def _task_name(task: Task) -> str:
+    return next(name for name, cls in TASKS.items() if type(task) is cls)
+
+
+def _model(fields: dict[str, Any], task: Task) -> ModelConfig:
+    preset = fields.pop("preset", "mgrade")
+    if preset not in PRESETS:
+        raise ValueError(f"model.preset must be one of {', '.join(PRESETS)}, got {preset!r}" + nearest(preset, PRESETS))
+    settled = task.model_fields()
+    known = [entry.name for entry in dataclasses.fields(ModelConfig)]
+    for name in fields:
+        if name not in known:
+            raise ValueError(f"model has no field {name!r}" + nearest(name, known))
+        if name in settled and name != "readout":
+            raise ValueError(f"model.{name} is settled by the task, at {settled[name]!r}")
+    try:
+        config: ModelConfig = getattr(ModelConfig, preset)(**{**settled, **fields})
+    except ValueError as error:
+        raise ValueError(f"model.{error}") from None
+    return config
+
+
+def _check_class_weights(task: Task, train: Training) -> None:
+    weights = train.class_weights
+    if weights == "none":
+        return
+    if task.classes is None:
+        raise ValueError(f"train.class_weights must be none for a task without classes, got {weights!r}")
+    if weights == "inverse" and task.endless:
+        raise ValueError("train.class_weights cannot be inverse where examples are drawn without end: give a list")
+    if not isinstance(weights, str) and len(weights) != task.classes:
+        raise ValueError(f"train.class_weights must have {task.classes} entries, got {len(weights)}")

@@ -1,0 +1,117 @@
+"""Result files: what a run found, and all that is needed to believe it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import mgrade
+from mgrade._files import replace
+from mgrade.nn import Model
+from mgrade.train.recipe import Recipe
+
+
+def result_path(root: Path, recipe: Recipe, seed: int) -> Path:
+    """Where the result of a run lies under `root`."""
+    return root / "results" / recipe.experiment / recipe.name / f"seed{seed}.json"
+
+
+def run_folder(root: Path, recipe: Recipe, seed: int) -> Path:
+    """Where a run keeps its checkpoints, its log and its model under `root`."""
+    return root / "runs" / recipe.experiment / recipe.name / f"seed{seed}"
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    """A result file, or None where there is none."""
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: is not a result file: {error}") from None
+    if not isinstance(document, dict) or "recipe" not in document:
+        raise ValueError(f"{path}: is not a result file: recipe is missing")
+    return document
+
+
+def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
+    """The first option in which two recipes differ, as `train.steps is 50 here and 1000 there`."""
+    for table in ("task", "model", "train"):
+        mine, other = ours[table], theirs.get(table, {})
+        for key in sorted({*mine, *other}):
+            if mine.get(key) != other.get(key):
+                return f"{table}.{key} is {mine.get(key)!r} here and {other.get(key)!r} there"
+    return None
+
+
+def write_result(
+    path: Path, recipe: Recipe, seed: int, model: Model, device: torch.device, found: dict[str, Any]
+) -> None:
+    """Writes the result file of a finished run; `found` has its metrics, curves, minutes and what was examined."""
+    document = {
+        "experiment": recipe.experiment,
+        "model": recipe.name,
+        "seed": seed,
+        "metrics": found.pop("metrics"),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "state_bytes": state_bytes(model),
+        "minutes": found.pop("minutes"),
+        "recipe": recipe.to_dict(),
+        "commit": commit(),
+        "hardware": hardware(device),
+        "versions": versions(),
+        **found,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace(path, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def state_bytes(model: Model) -> int:
+    """What one stream must remember between steps: delay lines, hidden states and pooled sums, in bytes."""
+    state = model.initial_state(1)
+    return sum(tensor.numel() * tensor.element_size() for tensor in (*state.history, *state.hidden, state.total))
+
+
+def commit() -> str | None:
+    """The commit of the source, from MGRADE_COMMIT or git; None where the package is installed without either."""
+    if given := os.environ.get("MGRADE_COMMIT"):
+        return given
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # this file belongs to that repository
+        return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "-uno", "--", "..") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def hardware(device: torch.device) -> dict[str, Any]:
+    """What the run ran on."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    found: dict[str, Any] = {"cpu": names[0] if names else platform.processor(), "threads": torch.get_num_threads()}
+    if device.type == "cuda":
+        found["gpu"] = torch.cuda.get_device_name(device)
+    return found
+
+
+def versions() -> dict[str, str]:
+    """The software a result depends on."""
+    found = {"mgrade": mgrade.__version__, "python": platform.python_version(), "torch": torch.__version__}
+    for package in ("triton", "numpy"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,334 @@
+"""A run: one recipe with one seed, from the first step to the result file, through any number of interruptions.
+
+Batches and random numbers are functions of the seed and the step, so the state of a run is its step, the weights,
+the optimiser's moments, the best weights so far, and the curve. A checkpoint holds exactly these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import fcntl
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+
+from mgrade._files import replace
+from mgrade.nn import DelayConv, Model
+from mgrade.tasks import derive
+from mgrade.train import checkpoint
+from mgrade.train.checkpoint import Checkpoint
+from mgrade.train.evaluate import evaluate, precision
+from mgrade.train.failure import offender
+from mgrade.train.feed import Feed
+from mgrade.train.options import Training
+from mgrade.train.processes import Processes
+from mgrade.train.progress import Log, Reporter
+from mgrade.train.recipe import Recipe
+from mgrade.train.result import difference
+from mgrade.train.step import TrainingStep, cosine
+
+# Sigma narrows in so many equal stages: each is a constant of the captured step.
+SIGMA_STAGES = 16
+# Processes ask one another whether to stop every so many steps.
+_AGREE_EVERY = 10
+
+
+class NotFiniteError(ValueError):
+    """A loss was not a finite number."""
+
+
+@dataclasses.dataclass
+class Best:
+    """What validation has preferred so far."""
+
+    step: int
+    value: float
+    weights: dict[str, Tensor]
+
+
+class Run:
+    """Trains `recipe` with `seed` in `folder`; make it, `resume` if asked, then `go`."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        seed: int,
+        folder: Path,
+        *,
+        device: torch.device,
+        processes: Processes,
+        reporter: Reporter,
+        checkpoint_seconds: float = 60.0,
+        tensorboard: bool = False,
+    ):
+        self.recipe, self.seed, self.folder, self.device = recipe, seed, folder, device
+        self.processes, self.reporter = processes, reporter
+        self.checkpoint_seconds, self.tensorboard = checkpoint_seconds, tensorboard
+        train = recipe.train
+        torch.manual_seed(derive(seed, "weights"))
+        self.model = Model(recipe.model).to(device)
+        self.feed = Feed(recipe.task, seed, train.batch, device, processes)
+        self.steps = train.steps or (train.epochs or 0) * (self.feed.steps_per_epoch or 0)
+        self.looks = _looks(self.steps, train.evaluations)
+        self.sigma = _sigma_stages(train, recipe.model.sigma, self.steps)
+        self.weight = self._class_weights()
+        self.training = TrainingStep(
+            self.model,
+            self._loss,
+            rate=train.rate,
+            decay=train.decay,
+            recurrence_rate=train.recurrence_rate,
+            schedule=_factors(train, self.steps),
+            clip=train.clip,
+            processes=processes,
+        )
+        self.validation = recipe.task.examples("validation", seed, device)
+        self.step, self.points, self.seconds = 0, list[dict[str, Any]](), 0.0
+        self.best: Best | None = None
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # since the last look of validation
+        self._lock: IO[str] | None = None
+
+    def open(self, resume: bool) -> None:
+        """Takes possession of the folder, and takes up what lies there if asked."""
+        if self.processes.first:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.folder / "lock", "w", encoding="utf-8")  # noqa: SIM115
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ValueError(f"{self.folder}: another process is training here") from None
+            checkpoint.clean(self._checkpoints)
+        self.processes.wait()
+        found, problems = checkpoint.newest(self._checkpoints)
+        for line in problems:
+            self.reporter.say(f"damaged checkpoint {line}")
+        if (found or problems) and not resume:
+            at = f"a run at step {found.step}" if found else "damaged checkpoints"
+            raise ValueError(f"{self.folder} holds {at}: --resume goes on with it, or choose another --out")
+        if found:
+            self._load(found)
+        elif problems:
+            raise ValueError(f"{self.folder} holds no checkpoint that is whole: choose another --out")
+        if self.processes.first:
+            replace(self.folder / "recipe.json", self._description())
+            if not found:
+                self._save()
+
+    def go(self, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Trains until the last step, or until `stop` says so; whether it is done. Leaves a checkpoint either way."""
+        self._log = Log(self.folder, self.points, self.tensorboard) if self.processes.first else None
+        self.reporter.start(f"{self.recipe.experiment}/{self.recipe.name} seed {self.seed}", self.step, self.steps)
+        try:
+            with precision(self.recipe.train.precision, self.device):
+                self._train(stop)
+        finally:
+            self.reporter.stop()
+            if self._log is not None:
+                self._log.close()
+        return self.step == self.steps
+
+    def finish(self) -> dict[str, Any]:
+        """Judges the weights that validation chose on the test set, once, and saves the model beside the run."""
+        assert self.best is not None
+        self.model.load_state_dict(self.best.weights)
+        task, batch = self.recipe.task, self.recipe.train.batch
+        test = task.examples("test", self.seed, self.device)
+        with precision(self.recipe.train.precision, self.device), torch.no_grad():
+            figures = evaluate(self.model, task, test, batch, self.processes)
+            self.model.eval()
+            examined = task.examine(self.model, self.seed, self.device)
+        if self.processes.first:
+            self.model.save(self.folder / "model")
+        metrics = {task.test_prefix + name: value for name, value in figures.items()}
+        metrics |= {name: examined.pop(name) for name in list(examined) if isinstance(examined[name], float)}
+        return {
+            "metrics": {**metrics, f"validation_{task.metric}": self.best.value},
+            "validation_chooses": task.metric,
+            "chosen_step": self.best.step,
+            "minutes": round(self.seconds / 60, 4),
+            "curves": self._curves(),
+            "examined": examined,
+        }
+
+    def close(self) -> None:
+        """Lets go of the folder."""
+        if self._lock is not None:
+            self._lock.close()
+
+    def _train(self, stop: Callable[[], bool]) -> None:
+        begun, first = time.monotonic(), self.step
+        saved = reported = begun
+        reported_step, reported_sum = self.step, float(self.loss_sum)
+        before = self.seconds
+        drops = self.recipe.model.dropout > 0
+        self.model.train()
+        while self.step < self.steps:
+            if self.step in self.sigma:
+                self._set_sigma(self.sigma[self.step])
+            if drops:
+                torch.manual_seed(derive(self.seed, "dropout", self.step, self.processes.rank))
+            self.loss_sum += self.training(*self.feed(self.step))
+            self.step += 1
+            look = self.step in self.looks
+            now = time.monotonic()
+            if look:
+                self._check()
+                self._look()
+                reported_step, reported_sum = self.step, 0.0
+            elif now - reported > 0.5:
+                self._check()
+                total = float(self.loss_sum)
+                rate = (self.step - first) / (now - begun)
+                self.reporter.moved(self.step, (total - reported_sum) / (self.step - reported_step), rate)
+                reported, reported_step, reported_sum = now, self.step, total
+            self.seconds = before + time.monotonic() - begun
+            asked = self._asked_to_stop(stop)
+            if asked or self.step == self.steps or now - saved > self.checkpoint_seconds:
+                self._check()
+                self._save()
+                saved = time.monotonic()
+            if asked:
+                return
+
+    def _asked_to_stop(self, stop: Callable[[], bool]) -> bool:
+        if self.processes.count == 1:
+            return stop()
+        return self.step % _AGREE_EVERY == 0 and self.processes.any(stop(), self.device)
+
+    def _look(self) -> None:
+        """Validation: one more point of the curve, and the best weights if these are no worse."""
+        task = self.recipe.task
+        figures = evaluate(self.model, task, self.validation, self.recipe.train.batch, self.processes)
+        since = self.step - (self.points[-1]["step"] if self.points else 0)
+        point = {"step": self.step, "loss": float(self.loss_sum) / since, "validation": figures}
+        self.loss_sum.zero_()
+        self.points.append(point)
+        if self._log is not None:
+            self._log.add(point)
+        self.reporter.looked(point)
+        value = figures[task.metric]
+        if self.step < max(self.sigma, default=0):  # not yet the model that will be saved
+            return
+        if self.best is None or (value >= self.best.value if task.higher_is_better else value <= self.best.value):
+            weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+            self.best = Best(self.step, value, weights)
+
+    def _check(self) -> None:
+        """Stops at a loss that is not finite."""
+        if not self.training.failed():
+            return
+        done = int(self.training.updates())
+        named = offender(self.model, self._loss, self.feed(done))
+        rate = _factors(self.recipe.train, self.steps)[done] * self.recipe.train.rate
+        raise NotFiniteError(
+            f"the loss of step {done + 1} is not finite: learning rate {rate:.3g}, first tensor: {named};"
+            f" {self.folder} keeps the last good checkpoint"
+        )
+
+    def _loss(self, model: Model, *batch: Tensor) -> tuple[Tensor, Tensor]:
+        return self.recipe.task.loss(model, *batch, weight=self.weight)
+
+    def _class_weights(self) -> Tensor | None:
+        given, classes = self.recipe.train.class_weights, self.recipe.task.classes
+        if given == "none" or classes is None:
+            return None
+        if isinstance(given, str):
+            shares = self.feed.class_shares(classes).float()
+            return torch.where(shares > 0, 1 / (classes * shares), 0.0)
+        return torch.tensor(given, device=self.device)
+
+    def _set_sigma(self, sigma: float) -> None:
+        for module in self.model.modules():
+            if isinstance(module, DelayConv):
+                module.sigma = sigma
+        self.training.recapture()
+
+    # What a checkpoint holds.
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    def _save(self) -> None:
+        if not self.processes.first:
+            return
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        tensors |= {f"optimiser.{name}": tensor for name, tensor in self.training.state().items()}
+        tensors["loss_sum"] = self.loss_sum
+        facts = {"recipe": self.recipe.to_dict(), "seed": self.seed, "seconds": self.seconds, "points": self.points}
+        if self.best is not None:
+            tensors |= {f"best.{name}": tensor for name, tensor in self.best.weights.items()}
+            facts["best"] = {"step": self.best.step, "value": self.best.value}
+        try:
+            checkpoint.write(self._checkpoints, Checkpoint(self.step, tensors, facts))
+        except OSError as error:
+            full = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else error.strerror
+            raise ValueError(
+                f"{self._checkpoints}: the checkpoint of step {self.step} cannot be written: {full};"
+                " --resume goes on from the one before"
+            ) from None
+
+    def _load(self, found: Checkpoint) -> None:
+        facts = found.facts
+        differs = difference(self.recipe.to_dict(), facts["recipe"])
+        if differs or facts["seed"] != self.seed:
+            raise ValueError(f"{self.folder} holds another run: {differs or 'the seed differs'}")
+        self.model.load_state_dict(_under("model.", found.tensors))
+        self.training.load_state(_under("optimiser.", found.tensors))
+        self.loss_sum.copy_(found.tensors["loss_sum"])
+        self.step, self.seconds, self.points = found.step, facts["seconds"], facts["points"]
+        if "best" in facts:
+            weights = {name: tensor.to(self.device) for name, tensor in _under("best.", found.tensors).items()}
+            self.best = Best(facts["best"]["step"], facts["best"]["value"], weights)
+        passed = [step for step in self.sigma if step < self.step]
+        if passed:
+            self._set_sigma(self.sigma[max(passed)])
+
+    def _description(self) -> bytes:
+        facts = {"experiment": self.recipe.experiment, "model": self.recipe.name, "seed": self.seed}
+        return (json.dumps({**facts, "recipe": self.recipe.to_dict()}, indent=1) + "\n").encode()
+
+    def _curves(self) -> dict[str, list[Any]]:
+        curves: dict[str, list[Any]] = {"step": [], "loss": []}
+        for point in self.points:
+            curves["step"].append(point["step"])
+            curves["loss"].append(point["loss"])
+            for name, value in point["validation"].items():
+                curves.setdefault(f"validation_{name}", []).append(value)
+        return curves
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _factors(train: Training, steps: int) -> list[float]:
+    """The learning-rate factor of every step."""
+    warmup = math.ceil(train.warmup * steps)
+    if train.schedule == "cosine":
+        return cosine(steps, warmup)
+    return [min(1.0, (step + 1) / warmup) if warmup else 1.0 for step in range(steps)]
+
+
+def _looks(steps: int, count: int) -> set[int]:
+    """After which steps validation looks: `count` times, evenly, the last time at the end."""
+    return {round(steps * look / min(count, steps)) for look in range(1, min(count, steps) + 1)}
+
+
+def _sigma_stages(train: Training, final: float, steps: int) -> dict[int, float]:
+    """Step -> width of the taps from it on: down in equal ratios; empty without annealing."""
+    if train.sigma_from is None:
+        return {}
+    until = math.ceil(train.sigma_until * steps)
+    stages = {
+        round(until * stage / SIGMA_STAGES): train.sigma_from * (final / train.sigma_from) ** (stage / SIGMA_STAGES)
+        for stage in range(SIGMA_STAGES)
+    }
+    return {**stages, until: final}

@@ -1,0 +1,158 @@
+"""Several seeds of a recipe, one after the other, each to its result file; stoppable and resumable at any moment."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from mgrade.nn import load
+from mgrade.train.evaluate import evaluate, precision
+from mgrade.train.processes import Processes, join, leave
+from mgrade.train.progress import Reporter, Silent, reporter
+from mgrade.train.recipe import Recipe, from_dict, load_recipe, of_experiment
+from mgrade.train.result import difference, read_result, result_path, run_folder, write_result
+from mgrade.train.run import Run
+
+
+class Stopped(Exception):  # noqa: N818
+    """Training was asked to stop before its end; `signal` says by which signal, if by one."""
+
+    def __init__(self, message: str, signal: int | None):
+        super().__init__(message)
+        self.signal = signal
+
+
+def launch(
+    recipe: Recipe,
+    *,
+    seeds: Sequence[int] = (),
+    root: Path = Path(),
+    device: str = "cpu",
+    resume: bool = False,
+    max_minutes: float | None = None,
+    checkpoint_seconds: float = 60.0,
+    tensorboard: bool = False,
+) -> list[Path]:
+    """Trains `recipe` with each of `seeds` (default: its own) and returns the paths of the result files.
+
+    Runs lie under `root`/runs, results under `root`/results. A seed whose result is there is not run again.
+    """
+    if max_minutes is not None and not max_minutes > 0:
+        raise ValueError(f"max_minutes must be above 0, got {max_minutes}")
+    if not checkpoint_seconds >= 0:
+        raise ValueError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
+    processes, own = join(device)
+    seeds = seeds or recipe.seeds
+    say = reporter() if processes.first else Silent()
+    paths = [result_path(root, recipe, seed) for seed in seeds]
+    try:
+        todo = [seed for seed, path in zip(seeds, paths, strict=True) if not _done(path, recipe)]
+        with _signals() as asked:
+            deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+            for seed in todo:
+                folder = run_folder(root, recipe, seed)
+                run = Run(
+                    recipe,
+                    seed,
+                    folder,
+                    device=own,
+                    processes=processes,
+                    reporter=say,
+                    checkpoint_seconds=checkpoint_seconds,
+                    tensorboard=tensorboard,
+                )
+                try:
+                    run.open(resume)
+                    finished = run.go(lambda: bool(asked) or (deadline is not None and time.monotonic() > deadline))
+                    if not finished:
+                        by = signal.Signals(asked[0]).name if asked else f"--max-minutes {max_minutes:g}"
+                        line = f"stopped by {by} at step {run.step} of {run.steps}: --resume goes on from there"
+                        raise Stopped(line, asked[0] if asked else None)
+                    _conclude(run, result_path(root, recipe, seed), processes, say)
+                finally:
+                    run.close()
+    except OSError as error:
+        raise ValueError(f"{error.filename or root}: cannot be written: {error.strerror}") from None
+    finally:
+        leave()
+    return paths
+
+
+def run_missing(
+    experiments: Sequence[str], *, root: Path = Path(), device: str = "cpu", max_minutes: float | None = None
+) -> None:
+    """Trains every seed of every recipe of the experiments that has no result yet."""
+    recipes = [load_recipe(name) for experiment in experiments for name in of_experiment(experiment)]
+    deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+    for recipe in recipes:
+        left = None if deadline is None else max(1e-3, (deadline - time.monotonic()) / 60)
+        launch(recipe, root=root, device=device, resume=True, max_minutes=left)
+
+
+def judge_run(folder: Path, device: str) -> dict[str, float]:
+    """The figures of a finished run's model on its test set."""
+    path = folder / "recipe.json"
+    try:
+        facts = json.loads(path.read_text("utf-8"))
+        recipe = from_dict(facts["recipe"], facts["experiment"], facts["model"])
+        seed = int(facts["seed"])
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}: is {folder} the folder of a run?") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: is not the recipe of a run: {error}") from None
+    if not (folder / "model").is_dir():
+        raise ValueError(f"{folder} holds no model yet: the run is not finished")
+    own = torch.device(device)
+    model = load(folder / "model").to(own)
+    with precision(recipe.train.precision, own):
+        test = recipe.task.examples("test", seed, own)
+        figures = evaluate(model, recipe.task, test, recipe.train.batch, Processes())
+    return {recipe.task.test_prefix + name: value for name, value in figures.items()}
+
+
+def _done(path: Path, recipe: Recipe) -> bool:
+    """Whether the result of this very recipe is there; another recipe's is not written over."""
+    found = read_result(path)
+    if found is None:
+        return False
+    if differs := difference(recipe.to_dict(), found["recipe"]):
+        raise ValueError(f"{path} is the result of another recipe ({differs}): choose another --out")
+    return True
+
+
+def _conclude(run: Run, path: Path, processes: Processes, say: Reporter) -> None:
+    found = run.finish()
+    if not processes.first:
+        return
+    figures = ", ".join(f"{name} {value:.4f}" for name, value in found["metrics"].items())
+    write_result(path, run.recipe, run.seed, run.model, run.device, found)
+    say.say(f"{run.recipe.experiment}/{run.recipe.name} seed {run.seed}: {figures}; {path}")
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Gathers SIGINT and SIGTERM instead of dying of them; a second one is obeyed at once."""
+    asked: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    try:
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread, which signals go to
+        yield asked
+        return
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
