@@ -171,6 +171,19 @@ def dilated(dilation: int, taps: int = 3, **options: Any) -> Operator:
 
 
 GATED = Operator(gated_scan, ("gate", "candidate"), "initial", lambda channels: {})
+
+
+def time_contiguous(tensor: Tensor) -> Tensor:
+    """The same (batch, time, channels) with time contiguous, as activations of a model are on CUDA."""
+    return tensor.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+GATED_ALONG_TIME = Operator(
+    lambda gate, candidate, **rest: gated_scan(time_contiguous(gate), time_contiguous(candidate), **rest),
+    ("gate", "candidate"),
+    "initial",
+    lambda channels: {},
+)
 RECURRENCE = Operator(
     gated_recurrence,
     ("x",),
@@ -201,15 +214,16 @@ def backend_param(backend: str, *values: Any, name: str = "") -> Any:
 
 def each_operator(*backends: str, mixing: bool = True) -> Any:
     """Parametrises `operator` and `backend`: every operator on every backend that has it."""
-    return pytest.mark.parametrize(
-        ("operator", "backend"),
-        [
-            backend_param(backend, operator, name=name)
-            for name, operator in OPERATORS.items()
-            for backend in backends or ("reference", "c", "triton")
-            if mixing or not operator.mixes
-        ],
-    )
+    backends = backends or ("reference", "c", "triton")
+    parameters = [
+        backend_param(backend, operator, name=name)
+        for name, operator in OPERATORS.items()
+        for backend in backends
+        if mixing or not operator.mixes
+    ]
+    if "triton" in backends:  # which has a kernel of its own for each layout
+        parameters.append(backend_param("triton", GATED_ALONG_TIME, name="gated_scan_along_time"))
+    return pytest.mark.parametrize(("operator", "backend"), parameters)
 
 
 def place(backend: str) -> dict[str, Any]:

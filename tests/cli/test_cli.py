@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from mgrade.cli import main
+from small import SETTINGS
 
 
 def call(capsys, *arguments):
@@ -62,3 +63,46 @@ def test_importing_mgrade_is_quick_once_torch_is_there():
     code = "import torch, time; t = time.perf_counter(); import mgrade; print(time.perf_counter() - t)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 2
+
+
+def test_recipes_are_listed(capsys):
+    status, out, _ = call(capsys, "recipes", "--json")
+    assert status == 0
+    assert "flipflop/mgrade" in json.loads(out)
+    assert "flipflop/lru-dcls" in call(capsys, "recipes")[1]
+
+
+def test_a_recipe_is_trained_evaluated_and_shown(capsys, tmp_path):
+    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    train = ("train", "flipflop/mgrade", "--seed", "0", "--out", str(tmp_path), "--device", "cpu", *settings)
+    status, out, err = call(capsys, *train)
+    assert (status, err) == (0, "")
+    assert "validation accuracy" in out
+    result = json.loads((tmp_path / "results/flipflop/mgrade/seed0.json").read_text())
+    run = str(tmp_path / "runs/flipflop/mgrade/seed0")
+    status, out, _ = call(capsys, "evaluate", run, "--device", "cpu", "--json")
+    assert json.loads(out)["test_accuracy"] == result["metrics"]["test_accuracy"]
+    status, out, _ = call(capsys, "reproduce", "flipflop", "--show", "--out", str(tmp_path), "--json")
+    assert json.loads(out)[1]["values"] == []  # the recipe was changed
+    assert "not run" in call(capsys, "reproduce", "flipflop", "--show", "--out", str(tmp_path))[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "flipflop/mgrad"), "there is no recipe 'flipflop/mgrad'; did you mean 'flipflop/mgrade'?"),
+        (("train", "flipflop/mgrade", "--set", "model.dimm=3"), "model has no field 'dimm'; did you mean 'dim'?"),
+        (("train", "flipflop/mgrade", "--max-minutes", "0"), "max_minutes must be above 0, got 0.0"),
+        (("train", "flipflop/mgrade", "--seed", "-1"), "seed must be at least 0, got -1"),
+        (("train", "flipflop/mgrade", "--device", "tpu"), "Invalid value for '--device'"),
+        (("train", "flipflop/mgrade", "--out", "/proc/nowhere"), "/proc/nowhere: cannot be written"),
+        (("evaluate", "nowhere"), "nowhere/recipe.json: cannot be read: No such file or directory"),
+        (("reproduce", "lorentz"), "there is no experiment 'lorentz'; did you mean 'lorenz'?"),
+    ],
+)
+def test_mistakes_in_training_are_one_line(capsys, arguments, message):
+    status, out, err = call(capsys, *arguments)
+    assert status == 2
+    assert err.startswith(f"mgrade: {message}")
+    assert err.count("\n") == 1
+    assert out == ""

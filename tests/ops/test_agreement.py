@@ -8,6 +8,7 @@ import torch
 from helpers import (
     DIAGONAL,
     GATED,
+    GATED_ALONG_TIME,
     INTERPRETED,
     RECURRENCE,
     TRITON_DEVICE,
@@ -28,6 +29,7 @@ REFERENCE_UP_TO, CPU_UP_TO, RESETS_UP_TO = 4_200_000, 9_000_000, 400_000
 SMALL = [(1, 1, 1), (3, 2, 5), (2, 7, 9), (2, 16, 8), (1, 35, 3)]
 
 SCANS_AND_FILTERS = {"gated_scan": GATED, "delay_conv": delay(20)}
+ON_TRITON = SCANS_AND_FILTERS | {"gated_scan_along_time": GATED_ALONG_TIME, "diagonal_scan": DIAGONAL}
 
 
 def size(shape: tuple[int, int, int]) -> int:
@@ -61,9 +63,9 @@ def test_c_agrees_with_the_reference_on_every_shape(name, backend, shape, restar
 
 
 @pytest.mark.parametrize(("shape", "restarts"), cells(SMALL) if INTERPRETED else cells(GRID, limit=10**9))
-@pytest.mark.parametrize(("name", "backend"), [backend_param("triton", name, name=name) for name in SCANS_AND_FILTERS])
+@pytest.mark.parametrize(("name", "backend"), [backend_param("triton", name, name=name) for name in ON_TRITON])
 def test_triton_agrees_with_the_reference_on_every_shape(name, backend, shape, restarts):
-    operator = SCANS_AND_FILTERS[name]
+    operator = ON_TRITON[name]
     tensors = operator.sample(*shape, torch.float32, TRITON_DEVICE)
     reset = some(*shape[:2], share(shape), TRITON_DEVICE) if restarts else None
     assert_agrees(operator, tensors, reset, backend)

@@ -58,8 +58,8 @@ def test_triton_refuses_what_it_has_no_kernel_for():
     wide = torch.zeros(1, 2, 3, dtype=torch.float64)
     with pytest.raises(ValueError, match=r"^backend 'triton' cannot run torch.float64 tensors on cpu here"):
         gated_scan(wide, wide, backend="triton")
-    with pytest.raises(ValueError, match=r"^backend 'triton' cannot run torch.complex64 tensors on cpu here"):
-        diagonal_scan(torch.ones(3).cfloat(), torch.zeros(1, 2, 3).cfloat(), backend="triton")
+    with pytest.raises(ValueError, match=r"^backend 'triton' cannot run torch.complex128 tensors on cpu here"):
+        diagonal_scan(torch.ones(3).cdouble(), wide.cdouble(), backend="triton")
 
 
 @pytest.mark.parametrize(

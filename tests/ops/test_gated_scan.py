@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from helpers import GATED, TRITON_DEVICE, assert_agrees, assert_close, backend_param, some
+from helpers import GATED, GATED_ALONG_TIME, TRITON_DEVICE, assert_agrees, assert_close, backend_param, some
 from mgrade.ops import gated_recurrence, gated_scan
 
 every_backend = pytest.mark.parametrize("backend", [backend_param(b) for b in ("reference", "c", "triton")])
@@ -140,34 +140,47 @@ for length in (6, -1, 10**6, -(10**6)):
     assert run.returncode == 0
 
 
-@pytest.fixture
-def few_programs(monkeypatch):
-    """Triton with spans of several tiles, as long sequences have them; returns the steps of eight tiles."""
-    triton = pytest.importorskip("mgrade.ops.gated_scan.triton", exc_type=ImportError)
-    monkeypatch.setattr(triton, "_ENOUGH", 2)
-    return 8 * triton._TIME - 3
+@pytest.fixture(params=["time", "channels"])
+def few_programs(monkeypatch, request):
+    """Triton with spans of several tiles, as long sequences have them, in either layout; and the steps of 8 tiles."""
+    along = pytest.importorskip("mgrade.ops.gated_scan.triton", exc_type=ImportError)
+    across = pytest.importorskip("mgrade.ops.gated_scan.triton_across", exc_type=ImportError)
+    for module in (along, across):
+        monkeypatch.setattr(module, "_ENOUGH", 2)
+    if request.param == "time":
+        return GATED_ALONG_TIME, 8 * along._TIME - 3
+    return GATED, 8 * across.FORWARD.runs * across.FORWARD.steps - 3
 
 
 @pytest.mark.parametrize("backend", [backend_param("triton")])
 @pytest.mark.parametrize("restarts", [0.0, 0.02])
 def test_spans_of_several_tiles_agree_with_the_reference(backend, few_programs, restarts):
-    tensors = GATED.sample(1, few_programs, 2, torch.float32, TRITON_DEVICE)
-    reset = some(1, few_programs, restarts, TRITON_DEVICE) if restarts else None
+    operator, time = few_programs
+    tensors = operator.sample(1, time, 2, torch.float32, TRITON_DEVICE)
+    reset = some(1, time, restarts, TRITON_DEVICE) if restarts else None
     with torch.no_grad():
         tensors["gate"].sub_(4)  # a long memory, so that spans matter to each other
-    assert_agrees(GATED, tensors, reset, backend)
+    assert_agrees(operator, tensors, reset, backend)
 
 
 @pytest.mark.parametrize("backend", [backend_param("triton")])
 @pytest.mark.parametrize("name", ["gate", "candidate"])
 def test_no_number_that_is_none_passes_a_restart_in_a_span_of_several_tiles(backend, few_programs, name):
-    tensors = {key: tensor.detach() for key, tensor in GATED.sample(1, few_programs, 1, torch.float32).items()}
+    operator, time = few_programs
+    tensors = {key: tensor.detach() for key, tensor in operator.sample(1, time, 1, torch.float32).items()}
     tensors = {key: tensor.to(TRITON_DEVICE) for key, tensor in tensors.items()}
-    restart = few_programs // 7  # in the second tile
+    restart = time // 7  # in the second tile
     tensors[name][:, 2] = float("nan")
-    reset = torch.zeros(1, few_programs, dtype=torch.bool, device=TRITON_DEVICE)
+    reset = torch.zeros(1, time, dtype=torch.bool, device=TRITON_DEVICE)
     reset[:, restart] = True
-    h, last = gated_scan(**tensors, reset=reset, backend=backend)
+    h, last = operator(tensors, reset=reset, backend=backend)
     assert h[:, 2:restart].isnan().all()
     assert h[:, restart:].isfinite().all()
     assert last.isfinite().all()
+
+
+@pytest.mark.parametrize("backend", [backend_param("triton")])
+def test_both_directions_cut_time_into_the_same_tiles(backend):
+    from mgrade.ops.gated_scan import triton_across as across
+
+    assert across.FORWARD.runs * across.FORWARD.steps == across.BACKWARD.runs * across.BACKWARD.steps

@@ -45,9 +45,25 @@ def test_symbols_stay_as_long_as_the_frequency_says(frequency, repeats):
 
 
 def test_symbols_are_drawn_evenly():
-    symbols = feature_table(3000, 32, symbols=4, repeats=4, seed=0)[:, ::4]
-    for step in range(8):
-        assert (symbols[:, step].bincount(minlength=4) / 3000 - 0.25).abs().max() < 0.04
+    for order, count in (("free", 3000), ("shuffled", 1000)):
+        symbols = feature_table(count, 32, symbols=8, repeats=4, seed=0, order=order)[:, ::4]
+        for step in range(8):
+            assert (symbols[:, step].bincount(minlength=8) / count - 0.125).abs().max() < 0.04
+
+
+def test_shuffled_features_hold_the_whole_alphabet_as_often_as_it_fits():
+    for feature in feature_table(16, 32, symbols=16, repeats=1, seed=0):
+        assert feature[:16].sort().values.tolist() == feature[16:].sort().values.tolist() == list(range(16))
+    assert all(len(feature.unique()) == 11 for feature in feature_table(16, 32, symbols=16, repeats=3, seed=0))
+
+
+def test_levels_are_the_symbols_on_a_line():
+    symbols, levels = HighFrequency(), HighFrequency(encoding="level")
+    tokens, labels = symbols.draw("train", 4, generator(0))
+    signal, same = levels.draw("train", 4, generator(0))
+    assert torch.equal(labels, same)
+    assert torch.allclose(signal[..., 0], tokens / 8 - 1)
+    assert levels.model_fields()["inputs"] == 1
 
 
 def test_features_are_redrawn_until_all_differ():

@@ -133,7 +133,7 @@ def reproduce(
         table.add_column(column, justify="left" if column in ("recipe", "figure") else "right", no_wrap=True)
     for row in found:
         table.add_row(*row.cells())
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def choose_device(device: Device | None) -> str:

@@ -4,12 +4,13 @@
 - `delay_conv`: causal depthwise convolution with that kernel, its past in and out as `history`;
 - `gated_scan`: the gated linear recurrence of minGRU, its state in and out;
 - `dilated_conv` and `diagonal_scan`: what the TCN and LRU baselines need, over the same machinery;
+  `diagonal_scan_pairs` is the latter without complex tensors;
 - `gated_recurrence`, `linear` and `feedforward`: scan and convolution together with the channel mixing between them;
 - `cross_entropy`: the loss.
 
-All but the last line's have a plain PyTorch reference for any floating dtype, a C version for the CPU and a Triton
-version for CUDA. The fastest that fits the tensors is taken; `backend="reference"`, `"c"` or `"triton"` forces one. All are
-registered with `torch.library`: `torch.compile`, `torch.export` and autograd see them as single operators.
+Those of the first four points have a plain PyTorch reference for any floating dtype, a C version for the CPU and a
+Triton version for CUDA. The fastest that fits the tensors is taken; `backend="reference"`, `"c"` or `"triton"` forces
+one. All are registered with `torch.library`: `torch.compile`, `torch.export` and autograd see them as single operators.
 """
 
 from mgrade.ops._backend import BACKENDS, available

@@ -50,9 +50,17 @@ def choose(backend: str, tensor: Tensor) -> str:
     return backend
 
 
-def like_result(x: Tensor, backend: str) -> Tensor:
-    """An uninitialised (batch, time, channels) laid out as `backend` returns it: Triton keeps time contiguous."""
-    if backend == "triton":
+def channels_last(*tensors: Tensor) -> bool:
+    """Whether all of these (batch, time, channels) keep their channels contiguous, and not time."""
+    return all(x.stride(2) == 1 and x.stride(1) != 1 and x.shape[1] != 1 for x in tensors)
+
+
+def like_result(x: Tensor, backend: str, across: bool = False) -> Tensor:
+    """An uninitialised (batch, time, channels) laid out as `backend` returns it.
+
+    Triton keeps time contiguous, except in kernels that work `across` contiguous channels as well.
+    """
+    if backend == "triton" and not across:
         batch, time, channels = x.shape
         return x.new_empty(batch, channels, time).transpose(1, 2)
     return torch.empty_like(x, memory_format=torch.contiguous_format)

@@ -66,7 +66,7 @@ def restarts(reset, batch, T, step, here, HAS_RESET: tl.constexpr, BC: tl.conste
 
 
 @triton.jit
-def limit(lengths, batch, T, HAS_LENGTHS: tl.constexpr):
+def row_limit(lengths, batch, T, HAS_LENGTHS: tl.constexpr):
     """How many steps of a row are valid."""
     steps = T
     if HAS_LENGTHS:

@@ -18,6 +18,7 @@ from mgrade.nn import Model
 from mgrade.tasks.task import Batch, Part, Task, correct, generator, positive, surprise
 
 ORDERS = ("shuffled", "free")
+ENCODINGS = ("symbols", "level")
 
 
 @lru_cache(maxsize=16)
@@ -35,12 +36,22 @@ def feature_table(
 
     The next one is always another. The last is cut where the feature ends. They depend on `seed`, not on `device`.
     """
+    possible = _possible(_held(length, repeats), symbols, order)
+    if features > possible:
+        raise ValueError(f"features must be at most {possible}, got {features}")
     source = generator(seed, "highfreq", "features")
     draw = _shuffled if order == "shuffled" else _free
     found: dict[tuple[int, ...], None] = {}
     while len(found) < features:
         found[tuple(draw(_held(length, repeats), symbols, source))] = None
     return torch.tensor(list(found)).repeat_interleave(repeats, 1)[:, :length].contiguous().to(device)
+
+
+def _possible(count: int, symbols: int, order: str) -> int:
+    """How many different features of `count` symbols there are, at least."""
+    if order == "free":
+        return int(symbols * (symbols - 1) ** (count - 1))
+    return math.perm(symbols, min(count, symbols))
 
 
 def _shuffled(count: int, symbols: int, source: torch.Generator) -> list[int]:
@@ -78,6 +89,8 @@ class HighFrequency(Task):
     """Symbols of a feature are the alphabet in random order (`shuffled`), or each is any but the last (`free`).
 
     Shuffled features that hold the whole alphabet differ in nothing but the order of their symbols."""
+    encoding: str = "symbols"
+    """What the model reads: one-hot `symbols`, or their number as one `level`, the marker the highest."""
     features_seed: int = 0
     """Which features: the same in all splits, whatever the seed of the run."""
 
@@ -95,11 +108,9 @@ class HighFrequency(Task):
             raise ValueError(f"per_sequence must be at most features = {self.features}, got {self.per_sequence}")
         if self.order not in ORDERS:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {self.order!r}")
-        held = _held(self.feature_length, self.repeats)
-        if self.order == "free":
-            possible = self.symbols * (self.symbols - 1) ** (held - 1)
-        else:
-            possible = math.perm(self.symbols, min(held, self.symbols))
+        if self.encoding not in ENCODINGS:
+            raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, got {self.encoding!r}")
+        possible = _possible(_held(self.feature_length, self.repeats), self.symbols, self.order)
         if self.features > possible:
             raise ValueError(
                 f"features must be at most {possible}, all that frequency {self.frequency} allows, got {self.features}"
@@ -117,7 +128,9 @@ class HighFrequency(Task):
 
     def model_fields(self) -> dict[str, Any]:
         """Symbols and marker in, a class out, at every step."""
-        return {"inputs": self.symbols + 1, "outputs": self.features, "tokens": True, "readout": "every"}
+        one_hot = self.encoding == "symbols"
+        inputs = self.symbols + 1 if one_hot else 1
+        return {"inputs": inputs, "outputs": self.features, "tokens": one_hot, "readout": "every"}
 
     def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
         """Tokens (count, time), per_sequence times a feature and a marker, and the classes (count, per_sequence)."""
@@ -134,7 +147,10 @@ class HighFrequency(Task):
         order = torch.rand(count, self.features, generator=source, device=device)
         labels = order.topk(self.per_sequence).indices
         marker = torch.full((count, self.per_sequence, 1), self.symbols, device=device)
-        return torch.cat([table[labels], marker], 2).flatten(1), labels
+        tokens = torch.cat([table[labels], marker], 2).flatten(1)
+        if self.encoding == "symbols":
+            return tokens, labels
+        return (2 * tokens / self.symbols - 1)[..., None], labels
 
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
         """Cross-entropy at the markers."""

@@ -68,6 +68,7 @@ class Lorenz(Task):
 
     metric: ClassVar[str] = "mase_observed"
     higher_is_better: ClassVar[bool] = False
+    test_prefix: ClassVar[str] = ""
     endless: ClassVar[bool] = False
 
     trajectories: int = 2000

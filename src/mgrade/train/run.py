@@ -97,14 +97,15 @@ class Run:
 
     def open(self, resume: bool) -> None:
         """Takes possession of the folder, and takes up what lies there if asked."""
+        try:
+            self._open(resume)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, resume: bool) -> None:
         if self.processes.first:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.folder / "lock", "w", encoding="utf-8")  # noqa: SIM115
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ValueError(f"{self.folder}: another process is training here") from None
-            checkpoint.clean(self._checkpoints)
+            self._possess()
         self.processes.wait()
         found, problems = checkpoint.newest(self._checkpoints)
         for line in problems:
@@ -112,14 +113,23 @@ class Run:
         if (found or problems) and not resume:
             at = f"a run at step {found.step}" if found else "damaged checkpoints"
             raise ValueError(f"{self.folder} holds {at}: --resume goes on with it, or choose another --out")
+        if problems and not found:
+            raise ValueError(f"{self.folder} holds no checkpoint that is whole: choose another --out")
         if found:
             self._load(found)
-        elif problems:
-            raise ValueError(f"{self.folder} holds no checkpoint that is whole: choose another --out")
         if self.processes.first:
             replace(self.folder / "recipe.json", self._description())
             if not found:
                 self._save()
+
+    def _possess(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = open(self.folder / "lock", "w", encoding="utf-8")  # noqa: SIM115
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(f"{self.folder}: another process is training here") from None
+        checkpoint.clean(self._checkpoints)
 
     def go(self, stop: Callable[[], bool] = lambda: False) -> bool:
         """Trains until the last step, or until `stop` says so; whether it is done. Leaves a checkpoint either way."""

@@ -73,11 +73,13 @@ def launch(
                     finished = run.go(lambda: bool(asked) or (deadline is not None and time.monotonic() > deadline))
                     if not finished:
                         by = signal.Signals(asked[0]).name if asked else f"--max-minutes {max_minutes:g}"
+                        processes.wait()
                         line = f"stopped by {by} at step {run.step} of {run.steps}: --resume goes on from there"
                         raise Stopped(line, asked[0] if asked else None)
                     _conclude(run, result_path(root, recipe, seed), processes, say)
                 finally:
                     run.close()
+        processes.wait()  # nobody leaves while another still talks
     except OSError as error:
         raise ValueError(f"{error.filename or root}: cannot be written: {error.strerror}") from None
     finally:

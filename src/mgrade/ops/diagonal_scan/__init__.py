@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import accumulator, choose, like_result
+from mgrade.ops._backend import choose, like_result
 from mgrade.ops.diagonal_scan import c, reference
 
 __all__ = ["diagonal_scan", "diagonal_scan_pairs"]
@@ -70,7 +70,7 @@ def diagonal_scan_pairs(
     _check.floating("drive", drive, (None, None, None), "(batch, time, 2 hidden)")
     if drive.shape[2] % 2:
         raise ValueError(f"drive must have pairs of channels, real and imaginary, got {drive.shape[2]} channels")
-    dtype = accumulator(drive.dtype).to_complex()
+    dtype = torch.complex128 if drive.dtype == torch.float64 else torch.complex64
     _check_others(decay, initial, reset, lengths, drive.shape[:2], drive.shape[2] // 2, dtype)
     return _scan(decay, drive, initial, reset, lengths, choose(backend, drive))
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
-from mgrade.ops._triton import limit, restarts
+from mgrade.ops._triton import restarts, row_limit
 
 _CHANNELS, _TIME = (4, 16) if TRITON_INTERPRETED else (4, 256)
 _STAGES, _WARPS = 2, 4
@@ -144,7 +144,7 @@ def _scan_forward(
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     span = tl.program_id(2)
     inside = channel < H
-    end = limit(lengths, batch, T, HAS_LENGTHS) - 1  # the last valid step
+    end = row_limit(lengths, batch, T, HAS_LENGTHS) - 1  # the last valid step
     column = tl.arange(0, BT)
     decay_re, decay_im = _pair(decay, channel, inside)
     power_re, power_im = _rows(powers, BT, channel, column, inside[:, None])
@@ -194,7 +194,7 @@ def _scan_backward(
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     span = tl.program_id(2)
     inside = channel < H
-    end = limit(lengths, batch, T, HAS_LENGTHS) - 1
+    end = row_limit(lengths, batch, T, HAS_LENGTHS) - 1
     column = tl.arange(0, BT)
     decay_re, decay_im = _pair(decay, channel, inside)
     decay_im = -decay_im

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import accumulator, choose, like_result
+from mgrade.ops._backend import accumulator, channels_last, choose, like_result
 from mgrade.ops.gated_scan import c, reference
 from mgrade.ops.linear import add_product, outer_product, product
 
@@ -113,6 +113,11 @@ def _checked(
     return initial, reset
 
 
+def _across(gate: Tensor, candidate: Tensor, backend: str) -> bool:
+    """Whether the Triton version for contiguous channels takes these, and gives its results so too."""
+    return backend == "triton" and channels_last(gate, candidate)
+
+
 def _implementation(backend: str) -> ModuleType:
     if backend == "triton":
         from mgrade.ops.gated_scan import triton
@@ -131,6 +136,10 @@ def _scan(
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The states, the last one, and what the gradient needs beside them: nothing where the states serve."""
+    if _across(gate, candidate, backend):
+        from mgrade.ops.gated_scan import triton_across
+
+        return triton_across.forward(gate, candidate, initial, reset, lengths)
     return _implementation(backend).forward(gate, candidate, None, None, initial, reset, lengths)
 
 
@@ -147,7 +156,12 @@ def _scan_backward(
     backend: str,
 ) -> tuple[Tensor, Tensor]:
     """The gradients of gate and candidate side by side, and of the initial state."""
-    packed = _like_packed(gate, gate.shape[2], backend)
+    across = _across(gate, candidate, backend)
+    packed = _like_packed(gate, gate.shape[2], backend, across)
+    if across:
+        from mgrade.ops.gated_scan import triton_across
+
+        return packed, triton_across.backward(grad, grad_last, gate, candidate, reset, lengths, trace, packed)
     _, grad_initial = _implementation(backend).backward(
         grad, grad_last, gate, candidate, None, initial, reset, lengths, trace, packed
     )
@@ -195,9 +209,9 @@ def _recurrence_backward(
     return grad_x, outer_product(packed, x, backend).to(weight.dtype), grad_bias.to(bias.dtype), grad_initial
 
 
-def _like_packed(x: Tensor, hidden: int, backend: str) -> Tensor:
+def _like_packed(x: Tensor, hidden: int, backend: str, across: bool = False) -> Tensor:
     batch, time = x.shape[:2]
-    return like_result(x.new_empty(1, 1, 1).expand(batch, time, 2 * hidden), backend)
+    return like_result(x.new_empty(1, 1, 1).expand(batch, time, 2 * hidden), backend, across)
 
 
 def _like_state(x: Tensor, hidden: int) -> Tensor:
@@ -213,9 +227,15 @@ def _fake_scan(
     lengths: Tensor | None,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    hidden = gate.shape[2]
-    trace = gate.new_empty(_implementation(backend).trace_shape(*gate.shape, False), dtype=accumulator(gate.dtype))
-    return like_result(gate, backend), _like_state(gate, hidden), trace
+    across = _across(gate, candidate, backend)
+    if across:
+        from mgrade.ops.gated_scan import triton_across
+
+        shape = triton_across.trace_shape(*gate.shape)
+    else:
+        shape = _implementation(backend).trace_shape(*gate.shape, False)
+    trace = gate.new_empty(shape, dtype=accumulator(gate.dtype))
+    return like_result(gate, backend, across), _like_state(gate, gate.shape[2]), trace
 
 
 @torch.library.register_fake("mgrade::gated_scan_backward")
@@ -230,8 +250,8 @@ def _fake_scan_backward(
     trace: Tensor,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
-    hidden = gate.shape[2]
-    return _like_packed(gate, hidden, backend), _like_state(gate, hidden)
+    hidden, across = gate.shape[2], _across(gate, candidate, backend)
+    return _like_packed(gate, hidden, backend, across), _like_state(gate, hidden)
 
 
 @torch.library.register_fake("mgrade::gated_recurrence")

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
+from mgrade.ops._triton import restarts, row_limit
 
 _CHANNELS, _TIME = (4, 16) if TRITON_INTERPRETED else (4, 256)
 _STAGES, _WARPS = 2, 4
-# With this many programs over batch and channels alone, time is not cut into spans; with fewer, into as many as make
-# twice as many programs. Fixed, so that rounding does not depend on the device.
+# With this many programs over batch and channels alone, time is not cut into spans. Fixed, so that rounding does not
+# depend on the device.
 _ENOUGH = 512
 
 
@@ -70,14 +71,6 @@ def _biased(value, bias, channel, inside, HAS_BIAS: tl.constexpr):
 
 
 @triton.jit
-def _restarts(reset, batch, T, step, here, HAS_RESET: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr):
-    restart = tl.zeros((BC, BT), tl.int32)
-    if HAS_RESET:
-        restart += tl.load(reset + batch * T + step, mask=here, other=0).to(tl.int32)[None, :]
-    return restart
-
-
-@triton.jit
 def _entering(maps, batch, span, spans, channel, H, inside, state):
     """`state` carried through the maps (batch, spans, 2, H) of the spans before `span`."""
     for before in range(0, span):
@@ -86,15 +79,6 @@ def _entering(maps, batch, span, spans, channel, H, inside, state):
         # a keep of exactly zero stands for a restart: what was before is left out
         state = tl.load(at + H, mask=inside, other=0.0) + tl.where(keep == 0.0, 0.0, keep * state)
     return state
-
-
-@triton.jit
-def _limit(lengths, batch, T, HAS_LENGTHS: tl.constexpr):
-    """How many steps of a row are valid; after them a step keeps the state."""
-    limit = T
-    if HAS_LENGTHS:
-        limit = tl.load(lengths + batch).to(tl.int32)
-    return limit
 
 
 @triton.jit
@@ -116,7 +100,7 @@ def _scan_forward(
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     span = tl.program_id(2)
     inside = channel < H
-    limit = _limit(lengths, batch, T, HAS_LENGTHS)
+    limit = row_limit(lengths, batch, T, HAS_LENGTHS)
     state = tl.zeros((BC,), tl.float32)
     kept = tl.full((BC,), 1.0, tl.float32)
     if not SUMMARY:
@@ -133,7 +117,7 @@ def _scan_forward(
         keep, take = _gates(logit)
         valid = mask & (step < limit)[None, :]
         keep, drive = tl.where(valid, keep, 1.0), tl.where(valid, take * value, 0.0)
-        restart = _restarts(reset, batch, T, step, here, HAS_RESET, BC, BT)
+        restart = restarts(reset, batch, T, step, here, HAS_RESET, BC, BT)
         # the state before the tile enters through its first step
         first = (tl.arange(0, BT) == 0)[None, :] & (restart == 0)
         drive += tl.where(first, keep * state[:, None], 0.0)
@@ -170,7 +154,7 @@ def _scan_backward(
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     span = tl.program_id(2)
     inside = channel < H
-    limit = _limit(lengths, batch, T, HAS_LENGTHS)
+    limit = row_limit(lengths, batch, T, HAS_LENGTHS)
     carry = tl.zeros((BC,), tl.float32)  # dL/dh_t from the steps after t, already through their gates
     kept = tl.full((BC,), 1.0, tl.float32)
     if not SUMMARY:
@@ -197,11 +181,11 @@ def _scan_backward(
         logit = _load(gate, gate_b, gate_c, batch, channel, next_step, mask_later)
         keep_later, _ = _gates(_biased(logit, bias, channel, inside, HAS_BIAS))
         keep_later = tl.where(mask_later & (next_step < limit)[None, :], keep_later, 1.0)
-        restart_later = _restarts(reset, batch, T, next_step, later, HAS_RESET, BC, BT)
+        restart_later = restarts(reset, batch, T, next_step, later, HAS_RESET, BC, BT)
         final = here & ((next_step == T) | (tl.arange(0, BT) == BT - 1))  # the tile's last step that exists
         drive = pull + tl.where(final[None, :], carry[:, None], 0.0)
         through, total = _scan(keep_later, drive, restart_later, HAS_RESET, True)
-        restart = _restarts(reset, batch, T, step, here, HAS_RESET, BC, BT)
+        restart = restarts(reset, batch, T, step, here, HAS_RESET, BC, BT)
         down = tl.where(restart > 0, 0.0, keep * total)
         at_first = (tl.arange(0, BT) == 0)[None, :]
         if SUMMARY:
@@ -220,7 +204,7 @@ def _scan_backward(
             drive = take_earlier * _biased(drive, bias, H + channel, inside, HAS_BIAS)
             state = tl.load(starts + (batch * tiles + tile) * H + channel, mask=inside, other=0.0)
             drive = tl.where(at_first, state[:, None], tl.where(inner, drive, 0.0))
-            began = _restarts(reset, batch, T, earlier, here & (tl.arange(0, BT) > 0), HAS_RESET, BC, BT)
+            began = restarts(reset, batch, T, earlier, here & (tl.arange(0, BT) > 0), HAS_RESET, BC, BT)
             _, before = _scan(tl.where(inner, keep_earlier, 1.0), drive, began, HAS_RESET, False)
             before = tl.where(restart > 0, 0.0, before)
             to_candidate = tl.where(valid, total * take, 0.0)
@@ -246,12 +230,7 @@ def _scan_backward(
 
 
 def _spans(batch: int, time: int, hidden: int) -> tuple[int, int, int]:
-    """How many tiles, how many spans of them, and how many tiles a span."""
-    tiles = triton.cdiv(time, _TIME)
-    programs = batch * triton.cdiv(hidden, _CHANNELS)
-    wanted = 1 if programs >= _ENOUGH else 2 * _ENOUGH // programs
-    span_tiles = triton.cdiv(tiles, min(wanted, max(tiles, 1)))
-    return tiles, max(1, triton.cdiv(tiles, max(span_tiles, 1))), span_tiles
+    return _triton.spans(batch * triton.cdiv(hidden, _CHANNELS), time, _TIME, _ENOUGH)
 
 
 def trace_shape(batch: int, time: int, hidden: int, skipped: bool) -> tuple[int, int, int]:
@@ -276,7 +255,7 @@ def forward(
     y = _triton.empty_time_last(batch, time, hidden, gate)
     wide = {"dtype": accumulator(gate.dtype), "device": gate.device}
     last = torch.empty(batch, hidden, **wide)
-    tiles, spans, span_tiles = _spans(max(batch, 1), time, max(hidden, 1))
+    tiles, spans, span_tiles = _spans(batch, time, hidden)
     starts = torch.empty(batch, tiles, hidden, **wide)
     if not (batch and hidden):
         return _triton.time_first(y), last, starts
@@ -313,7 +292,7 @@ def backward(
     out = packed.transpose(1, 2)
     wide = {"dtype": accumulator(gate.dtype), "device": gate.device}
     grad_initial = torch.empty(batch, hidden, **wide)
-    tiles, spans, span_tiles = _spans(max(batch, 1), time, max(hidden, 1))
+    tiles, spans, span_tiles = _spans(batch, time, hidden)
     grad_bias = torch.empty(batch, spans, 2 * hidden, **wide) if bias is not None else None
     if batch and hidden:
         maps = torch.empty(batch, spans, 2, hidden, **wide)

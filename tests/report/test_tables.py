@@ -1,0 +1,41 @@
+"""The paper's rows beside ours, from result files alone."""
+
+import json
+
+import pytest
+
+from mgrade.report import rows
+from mgrade.train import load_recipe
+
+
+def result(root, name, seed, **metrics):
+    recipe = load_recipe(name)
+    path = root / recipe.experiment / recipe.name / f"seed{seed}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = {"recipe": recipe.to_dict(), "metrics": metrics, "parameters": 100, "state_bytes": 40}
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_rows_average_the_seeds_that_have_run(tmp_path):
+    result(tmp_path, "flipflop/mgrade", 0, test_accuracy=0.9)
+    result(tmp_path, "flipflop/mgrade", 2, test_accuracy=1.0)
+    found = {row.recipe: row for row in rows(["flipflop"], tmp_path)}
+    row = found["flipflop/mgrade"]
+    assert row.mean == pytest.approx(0.95)
+    assert row.spread == pytest.approx(0.0707, abs=1e-4)
+    assert row.cells() == ("flipflop/mgrade", "test_accuracy", "0.996 ± 0.003", "0.950 ± 0.071", "2 of 3", "100", "40")
+    assert found["flipflop/tcn"].cells()[3] == "not run"
+
+
+def test_a_result_of_a_changed_recipe_does_not_count(tmp_path):
+    path = result(tmp_path, "flipflop/mgrade", 0, test_accuracy=0.9)
+    document = json.loads(path.read_text())
+    document["recipe"]["train"]["steps"] = 10
+    path.write_text(json.dumps(document))
+    assert rows(["flipflop"], tmp_path)[1].ours == ()
+
+
+def test_an_unknown_experiment_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="there is no experiment 'lorentz'; did you mean 'lorenz'"):
+        rows(["lorentz"], tmp_path)
