@@ -156,14 +156,20 @@ def _training_step(
 
 
 def scans(workload: Workload, with_peers: bool = True) -> dict[str, Build]:
-    """The gated recurrence alone, from gate logits and candidates."""
+    """The gated recurrence alone, from gate logits and candidates: dense tensors (batch, time, dim).
+
+    On CUDA mgrade's also runs in the layout of its own models, where time is contiguous.
+    """
     functions = {"mgrade gated_scan": mgrade_scan}
     if with_peers:
         functions["log-space (minGRU-pytorch)"] = peers.log_space_scan
     if with_peers and workload.device == "cuda":
         functions["accelerated-scan, with transposes"] = peers.accelerated_scan
         functions["HGRN chunk (fla)"] = peers.hgrn_scan
-    return {name: partial(_scan_part, workload, function) for name, function in functions.items()}
+    builds: dict[str, Build] = {name: partial(_scan_part, workload, function) for name, function in functions.items()}
+    if workload.device == "cuda":  # under a name of its own: what others are compared with has their tensors
+        builds["gated_scan, time-contiguous"] = partial(_scan_part, workload, mgrade_scan, along_time=True)
+    return builds
 
 
 def mgrade_scan(gate: Tensor, candidate: Tensor) -> Tensor:
@@ -171,8 +177,11 @@ def mgrade_scan(gate: Tensor, candidate: Tensor) -> Tensor:
     return gated_scan(gate, candidate)[0]
 
 
-def _scan_part(workload: Workload, scan: Callable[[Tensor, Tensor], Tensor]) -> Run:
-    gate, candidate, grad = workload.activations(3)
+def _scan_part(workload: Workload, scan: Callable[[Tensor, Tensor], Tensor], along_time: bool = False) -> Run:
+    tensors = workload.activations(3)
+    if along_time:
+        tensors = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors]
+    gate, candidate, grad = tensors
     return _forward_backward(partial(scan, gate, candidate), [gate, candidate], grad)
 
 

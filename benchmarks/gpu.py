@@ -45,7 +45,8 @@ def _parts(document: dict[str, Any], c: Configuration, options: argparse.Namespa
     document["parts_precision"] = PARTS_PRECISION
     workload = Workload(c, options.device, PARTS_PRECISION)
     workload.set_precision()
-    parts = report.parts(workload, document["copy_bandwidth"], options.repeats, not options.skip_peers)
+    bandwidth, with_peers = document["copy_bandwidth"], not options.skip_peers
+    parts = report.parts(workload, bandwidth, options.repeats, with_peers, ("scan", "convolution"))
     for part, entry in parts.items():
         document.setdefault(part, {})[c.name] = entry
     report.show_parts({part: {c.name: entry} for part, entry in parts.items()})
@@ -59,7 +60,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
         default="tf32",
         help="precisions in which the peers are compiled too (default: %(default)s)",
     )
-    parser.add_argument("--what", default="steps,parts", help="training steps, parts of a layer (default: both)")
+    parser.add_argument("--what", default="steps,parts", help="training steps; scan and convolution (default: both)")
     parser.add_argument("--compile-mode", default="default", help="mode of torch.compile (default: %(default)s)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run of this script")
     options = report.parse(parser, argv)

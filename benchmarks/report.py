@@ -9,7 +9,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,17 @@ def comparison(
     }
 
 
-def parts(workload: Workload, bandwidth: float, repeats: int, with_peers: bool) -> dict[str, dict[str, Any]]:
+# What `parts` can measure, and the titles of the tables.
+PARTS = {
+    "scan": "Scan of one layer, forward and backward",
+    "convolution": "Convolution of one layer, forward and backward",
+    "recurrent_layer": "Recurrent layer with its matrix products, forward and backward",
+}
+
+
+def parts(
+    workload: Workload, bandwidth: float, repeats: int, with_peers: bool, names: Iterable[str] = tuple(PARTS)
+) -> dict[str, dict[str, Any]]:
     """The parts of one layer, forward and backward, each a comparison of its own."""
     c = workload.configuration
     questions = {
@@ -152,17 +162,18 @@ def parts(workload: Workload, bandwidth: float, repeats: int, with_peers: bool) 
         "convolution": (contenders.convolutions, c.conv_bytes()),
         "recurrent_layer": (contenders.recurrent_layers, None),
     }
-    return {
-        part: comparison(c, measure.compare(build(workload, with_peers), workload.device, repeats), bandwidth, floor)
-        for part, (build, floor) in questions.items()
-    }
+    results = {}
+    for name in names:
+        build, floor = questions[name]
+        measured = measure.compare(build(workload, with_peers), workload.device, repeats)
+        results[name] = comparison(c, measured, bandwidth, floor)
+    return results
 
 
 def show_parts(parts: dict[str, dict[str, Any]]) -> None:
     """The tables of all parts; parts: part -> configuration -> comparison."""
-    show("Scan of one layer, forward and backward", parts["scan"])
-    show("Convolution of one layer, forward and backward", parts["convolution"])
-    show("Recurrent layer with its matrix products, forward and backward", parts["recurrent_layer"])
+    for name, entries in parts.items():
+        show(PARTS[name], entries)
 
 
 def show(title: str, entries: dict[str, Any]) -> None:

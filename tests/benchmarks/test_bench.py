@@ -18,6 +18,16 @@ for conv in (peers.dense_conv, peers.fft_conv):
     torch.testing.assert_close(conv(x, weight, position, 16), expected)
 """
 
+BOTH_LAYOUTS = """
+import torch
+from benchmarks.configurations import CONFIGURATIONS
+from benchmarks.contenders import Workload, _scan_part, mgrade_scan
+
+workload = Workload(CONFIGURATIONS["flipflop"].shrunk(), "cpu")
+for one, other in zip(_scan_part(workload, mgrade_scan)(), _scan_part(workload, mgrade_scan, along_time=True)()):
+    torch.testing.assert_close(one, other)
+"""
+
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -74,4 +84,9 @@ def test_an_unknown_configuration_is_refused(tmp_path):
 
 def test_the_convolutions_compared_are_the_same_function():
     done = run("-c", SAME_RESULTS)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_scan_is_measured_on_the_same_numbers_in_both_layouts():
+    done = run("-c", BOTH_LAYOUTS)
     assert done.returncode == 0, done.stderr

@@ -180,6 +180,22 @@ def test_no_number_that_is_none_passes_a_restart_in_a_span_of_several_tiles(back
 
 
 @pytest.mark.parametrize("backend", [backend_param("triton")])
+@pytest.mark.parametrize("name", ["gate", "candidate"])
+def test_no_number_that_is_none_goes_back_past_a_restart(backend, few_programs, name):
+    operator, time = few_programs
+    tensors = operator.sample(1, time, 1, torch.float32, TRITON_DEVICE)
+    restart = time // 2
+    with torch.no_grad():
+        tensors[name][:, restart + 1 :: 5] = float("nan")
+    reset = torch.zeros(1, time, dtype=torch.bool, device=TRITON_DEVICE)
+    reset[:, restart] = True
+    h, _ = operator(tensors, reset=reset, backend=backend)
+    grads = torch.autograd.grad(h.sum(), [tensors["gate"], tensors["candidate"], tensors["initial"]])
+    assert grads[0][:, restart + 1 :].isnan().any()
+    assert all(grad[:, :restart].isfinite().all() for grad in grads)
+
+
+@pytest.mark.parametrize("backend", [backend_param("triton")])
 def test_both_directions_cut_time_into_the_same_tiles(backend):
     from mgrade.ops.gated_scan import triton_across as across
 

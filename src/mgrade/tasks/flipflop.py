@@ -67,8 +67,11 @@ class FlipFlop(Task):
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
         """Surprise at the next symbol, after `r` or everywhere."""
         (tokens,) = batch
-        logits, _ = model(tokens[:, :-1])
-        return surprise(logits, tokens[:, 1:], reads(tokens) if self.targets == "reads" else None, weight)
+        # a whole string goes in, for the sake of its round length; what comes after its end is not asked
+        logits, _ = model(tokens)
+        asked = torch.ones_like(tokens, dtype=torch.bool) if self.targets == "all" else tokens == READ
+        asked[:, -1] = False
+        return surprise(logits, tokens.roll(-1, 1), asked, weight)
 
     def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
         """accuracy: share of reads whose bit is predicted."""

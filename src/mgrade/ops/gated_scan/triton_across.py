@@ -34,8 +34,8 @@ class Tile(NamedTuple):
 
 
 # Both cover as many steps, runs times steps: the states at the starts of tiles serve both.
-FORWARD = Tile(4, 4, 2, 1, 1) if TRITON_INTERPRETED else Tile(8, 32, 4, 1, 2)
-BACKWARD = Tile(8, 2, 4, 1, 1) if TRITON_INTERPRETED else Tile(8, 32, 4, 1, 2)
+FORWARD = Tile(4, 4, 2, 1, 1) if TRITON_INTERPRETED else Tile(8, 16, 8, 1, 1)
+BACKWARD = Tile(8, 2, 4, 1, 1) if TRITON_INTERPRETED else Tile(8, 16, 8, 1, 1)
 # With this many programs over batch and channels alone, time is not cut into spans.
 _ENOUGH = 256
 # Whatever these are, the code is the same.
@@ -58,9 +58,18 @@ def _seen(keep, past, HAS_RESET: tl.constexpr):
 
 
 @triton.jit
+def _product(keep_a, keep_b, HAS_RESET: tl.constexpr):
+    """What two keeps leave together: zero stays zero, whatever the other is."""
+    both = keep_a * keep_b
+    if HAS_RESET:
+        both = tl.where((keep_a == 0.0) | (keep_b == 0.0), 0.0, both)
+    return both
+
+
+@triton.jit
 def _compose_cut(keep_a, drive_a, past_a, before_a, keep_b, drive_b, past_b, before_b):
     """The same where there are restarts."""
-    keep, past = _seen(keep_b, keep_a, True), _seen(past_b, keep_a, True)
+    keep, past = _product(keep_a, keep_b, True), _product(keep_a, past_b, True)
     return keep, drive_b + _seen(keep_b, drive_a, True), past, before_b + _seen(past_b, drive_a, True)
 
 
@@ -142,11 +151,10 @@ def _scan_forward(
             one = tl.where(_cut(reset, begin + i, T, HAS_RESET), 0.0, tl.where(valid, one, 1.0))
             keeps += (one,)
             drives += (tl.where(valid, take * values[i], 0.0),)
-            keep, drive = _seen(one, keep, HAS_RESET), drives[i] + _seen(one, drive, HAS_RESET)
+            keep, drive = _product(keep, one, HAS_RESET), drives[i] + _seen(one, drive, HAS_RESET)
         h, keep, drive = _join(keep, drive, state, HAS_RESET, False)
         if SUMMARY:
-            passed = _column(keep, run == RUNS - 1)
-            kept = tl.where(passed == 0.0, 0.0, kept * passed)
+            kept = _product(kept, _column(keep, run == RUNS - 1), HAS_RESET)
         else:
             tl.store(starts + (batch * tiles + tile) * H + channel, state, mask=inside)
             for i in tl.static_range(STEPS):
@@ -210,7 +218,7 @@ def _scan_backward(
             keeps += (tl.where(valid, one, 1.0),)
             takes += (tl.where(valid, take, 0.0),)
             cuts += (_cut(reset, begin + i, T, HAS_RESET),)
-            keep = tl.where(cuts[i], 0.0, keeps[i] * keep)
+            keep = _product(keep, tl.where(cuts[i], 0.0, keeps[i]), HAS_RESET)
         for i in tl.static_range(STEPS - 1, -1, -1):
             down = tl.where(cuts[i], 0.0, keeps[i] * (pulls[i] + down))
         if not SUMMARY:
@@ -226,8 +234,7 @@ def _scan_backward(
                 h = keeps[i] * before + takes[i] * values[i]
         down, passed, bottom = _join(keep, down, carry, HAS_RESET, True)
         if SUMMARY:
-            whole = _column(passed, run == 0)
-            kept = tl.where(whole == 0.0, 0.0, kept * whole)
+            kept = _product(kept, _column(passed, run == 0), HAS_RESET)
         else:
             for i in tl.static_range(STEPS - 1, -1, -1):
                 total = pulls[i] + down

@@ -50,15 +50,15 @@ def _product(
 @triton.jit
 def _outer(
     a, b, out, B, T, N, M, size, a_b, a_c, b_b, b_c, parts,
-    SUMS: tl.constexpr, PRECISION: tl.constexpr, TILE: tl.constexpr, BT: tl.constexpr,
+    SUMS: tl.constexpr, PRECISION: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
     """out (parts, size): the sum over batch rows and steps of a (B, N, T) times b (B, M, T), then with SUMS of a."""
-    row = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    column = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    row = tl.program_id(0) * BN + tl.arange(0, BN)
+    column = tl.program_id(1) * BM + tl.arange(0, BM)
     part = tl.program_id(2)
     chunks = (T + BT - 1) // BT
-    total = tl.zeros((TILE, TILE), tl.float32)
-    alone = tl.zeros((TILE, BT), tl.float32)
+    total = tl.zeros((BN, BM), tl.float32)
+    alone = tl.zeros((BN, BT), tl.float32)
     for chunk in range((part * B * chunks) // parts, ((part + 1) * B * chunks) // parts):
         batch = tl.zeros((), tl.int64) + chunk // chunks
         step = (chunk % chunks) * BT + tl.arange(0, BT)
@@ -88,12 +88,13 @@ def outer(a: Tensor, b: Tensor, sums: bool = False) -> Tensor:
     if not (batch and time):
         total = torch.zeros(size, dtype=torch.float32, device=a.device)
     else:
-        grid = triton.cdiv(n, _TILE), triton.cdiv(m, _TILE)
+        rows, columns = (min(_TILE, max(16, triton.next_power_of_2(width))) for width in (n, m))
+        grid = triton.cdiv(n, rows), triton.cdiv(m, columns)
         parts = max(1, min(_PROGRAMS // (grid[0] * grid[1]), batch * triton.cdiv(time, _TIME)))
         out = torch.empty(parts, size, dtype=torch.float32, device=a.device)
         _outer[(*grid, parts)](
             a, b, out, batch, time, n, m, size, *a.stride()[:2], *b.stride()[:2], parts,
-            SUMS=sums, PRECISION=_triton.dot_precision(a), TILE=_TILE, BT=_TIME, num_warps=_OUTER_WARPS,
+            SUMS=sums, PRECISION=_triton.dot_precision(a), BN=rows, BM=columns, BT=_TIME, num_warps=_OUTER_WARPS,
         )  # fmt: skip
         total = _triton.sum_parts(out)
     return total if sums else total.view(n, m)
