@@ -32,9 +32,9 @@ class FlipFlop(Task):
     length: int = 512
     """Symbols of a string."""
     ignore: float = 0.8
-    """Share of ignored pairs in training and validation."""
+    """Share of ignored pairs in the training strings."""
     test_ignore: float = 0.98
-    """Share of ignored pairs in the test strings: about 100 symbols between a write and its read."""
+    """Share of ignored pairs in the strings of validation and test: about 100 symbols between a write and its read."""
     targets: str = "reads"
     """The loss is over the bits that are read (`reads`), or over every next symbol (`all`)."""
     recalls: int = 200
@@ -61,7 +61,7 @@ class FlipFlop(Task):
 
     def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
         """Strings as token ids (count, length)."""
-        ignore = self.test_ignore if split == "test" else self.ignore
+        ignore = self.ignore if split == "train" else self.test_ignore
         return (strings(count, self.length, ignore=ignore, generator=source),)
 
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:

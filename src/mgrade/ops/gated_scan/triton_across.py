@@ -34,8 +34,8 @@ class Tile(NamedTuple):
 
 
 # Both cover as many steps, runs times steps: the states at the starts of tiles serve both.
-FORWARD = Tile(4, 4, 2, 1, 1) if TRITON_INTERPRETED else Tile(8, 16, 8, 1, 1)
-BACKWARD = Tile(8, 2, 4, 1, 1) if TRITON_INTERPRETED else Tile(8, 16, 8, 1, 1)
+FORWARD = Tile(4, 4, 2, 1, 1) if TRITON_INTERPRETED else Tile(16, 32, 4, 2, 4)
+BACKWARD = Tile(8, 2, 4, 1, 1) if TRITON_INTERPRETED else Tile(8, 16, 8, 2, 1)
 # With this many programs over batch and channels alone, time is not cut into spans.
 _ENOUGH = 256
 # Whatever these are, the code is the same.
