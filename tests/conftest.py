@@ -8,6 +8,9 @@ import torch
 
 if importlib.util.find_spec("triton") and not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+    import bounds
+
+    bounds.install()
 
 # Many small operators: a second thread costs more than it brings, all the more on a busy machine.
 torch.set_num_threads(1)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import Model
-from mgrade.tasks.task import Batch, Part, Task, correct, generator, probability, surprise
+from mgrade.tasks.task import Batch, Drawn, Part, correct, generator, probability, surprise
 
 SYMBOLS = "wri01"
 WRITE, READ, IGNORE, ZERO, ONE = range(5)
@@ -26,7 +26,7 @@ DISTANCES = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 1_000, 10_000)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlipFlop(Task):
+class FlipFlop(Drawn):
     """Predict the bit after every `r`; train where a write is near, test where it is far."""
 
     length: int = 512

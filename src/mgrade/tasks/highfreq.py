@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import Model
-from mgrade.tasks.task import Batch, Part, Task, correct, generator, positive, surprise
+from mgrade.tasks.task import Batch, Drawn, Part, correct, generator, positive, surprise
 
 ORDERS = ("shuffled", "free")
 ENCODINGS = ("symbols", "level")
@@ -72,7 +72,7 @@ def _free(count: int, symbols: int, source: torch.Generator) -> list[int]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HighFrequency(Task):
+class HighFrequency(Drawn):
     """Classify each of several features in a sequence; the marker after a feature is the token id `symbols`."""
 
     frequency: float = 0.33

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import MinGRU, Model
-from mgrade.tasks.task import Batch, Part, Task, generator, positive
+from mgrade.tasks.task import Batch, Drawn, Part, generator, positive
 
 SIGMA, RHO, BETA = 10.0, 28.0, 2.667
 # Trajectories start at this point times a number from 0 to SPREAD.
@@ -59,7 +59,7 @@ def advance(state: Tensor, step: float) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lorenz(Task):
+class Lorenz(Drawn):
     """Next-step prediction of the first coordinate; judged also on the other two, which training never shows.
 
     The figure is MASE: the sum of absolute errors over that of the naive prediction, that the value stays what it

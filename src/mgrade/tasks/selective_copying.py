@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import Model
-from mgrade.tasks.task import Batch, Part, Task, correct, positive, surprise
+from mgrade.tasks.task import Batch, Drawn, Part, correct, positive, surprise
 
 
 def positions(count: int, size: int, among: int, *, generator: torch.Generator) -> Tensor:
@@ -33,7 +33,7 @@ def positions(count: int, size: int, among: int, *, generator: torch.Generator) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectiveCopying(Task):
+class SelectiveCopying(Drawn):
     """Remember `values` symbols; token ids are the symbols, then the distractor, then the marker."""
 
     length: int = 4096

@@ -37,7 +37,7 @@ def generator(seed: int, *path: str | int, device: torch.device | str = "cpu") -
 class Task:
     """Base of all tasks: options are fields, checked when made; methods say where data comes from and how to judge.
 
-    A task either draws examples without end (`draw`) or has a fixed set for every split (`examples`).
+    A task either draws training examples without end (`draw`) or has a fixed set for every split (`examples`).
     """
 
     metric: ClassVar[str] = "accuracy"
@@ -48,35 +48,25 @@ class Task:
     endless: ClassVar[bool] = True
     """Training examples are drawn afresh for every step; otherwise the training set is fixed, and epochs count."""
 
-    validation: int = 1000
-    """Examples that choose the checkpoint."""
-    test: int = 10000
-    """Examples that are looked at once, at the end."""
-
-    def __post_init__(self) -> None:
-        positive(validation=self.validation, test=self.test)
-
     @property
     def classes(self) -> int | None:
         """How many classes the targets have; None where they are not classes."""
         return None
+
+    def __post_init__(self) -> None:
+        """Checks the options."""
 
     def model_fields(self) -> dict[str, Any]:
         """What the task settles about a model: `inputs`, `outputs`, `tokens`, `readout`, …"""
         raise NotImplementedError
 
     def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
-        """`count` fresh examples as the split has them, on the generator's device."""
+        """`count` fresh examples as the split has them, on the generator's device; only if `endless`."""
         raise NotImplementedError
 
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
         """The whole fixed set of a split on `device`: of every split, or of all but the training set if `endless`."""
-        return self.draw(split, self.sizes[split], generator(seed, split, device=device))
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Examples of each fixed split."""
-        return {"validation": self.validation, "test": self.test}
+        raise NotImplementedError
 
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
         """What training makes small, as a sum over the batch and what to divide it by.
@@ -92,6 +82,28 @@ class Task:
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
         """What is looked at once, at the end, beyond the figures of the test set; as JSON can hold it."""
         return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn(Task):
+    """A task that makes its own examples, as many as asked for."""
+
+    validation: int = 1000
+    """Examples that choose the checkpoint."""
+    test: int = 10000
+    """Examples that are looked at once, at the end."""
+
+    def __post_init__(self) -> None:
+        positive(validation=self.validation, test=self.test)
+
+    def examples(self, split: str, seed: int, device: torch.device) -> Batch:
+        """The whole fixed set of a split on `device`: of every split, or of all but the training set if `endless`."""
+        return self.draw(split, self.sizes[split], generator(seed, split, device=device))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Examples of each fixed split."""
+        return {"validation": self.validation, "test": self.test}
 
 
 def surprise(logits: Tensor, target: Tensor, where: Tensor | None = None, weight: Tensor | None = None) -> Part:

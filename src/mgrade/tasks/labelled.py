@@ -1,0 +1,95 @@
+"""Labelled sequences: what all classification tasks over a fixed set have in common.
+
+A task reads its sets from files under the data folder (`--data DIR` or MGRADE_DATA). What lies on the device is as
+compact as the files (bytes where they are bytes); `prepare` turns a batch into what the model reads.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mgrade.nn import Model
+from mgrade.tasks.task import Batch, Part, Task, correct, generator, surprise
+
+
+class Sequences(NamedTuple):
+    """A set: values (count, time) or (count, time, channels), labels (count), and lengths (count) if they differ."""
+
+    values: npt.NDArray[Any]
+    labels: npt.NDArray[Any]
+    lengths: npt.NDArray[Any] | None = None
+
+
+def data_folder() -> Path:
+    """Where data lies: MGRADE_DATA, or the folder `data`."""
+    return Path(os.environ.get("MGRADE_DATA", "data"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled(Task):
+    """A fixed set of labelled sequences; a subclass says how to read it, how many classes it has, what goes in."""
+
+    endless: ClassVar[bool] = False
+    official_validation: ClassVar[bool] = False
+    """Whether the distribution has a validation set; otherwise a share of the training set is held out."""
+
+    held_out: float = 0.1
+    """Share of the training set that chooses the checkpoint, where there is no official validation set."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number = isinstance(self.held_out, (int, float)) and not isinstance(self.held_out, bool)
+        if not number or not 0 < self.held_out < 1:
+            raise ValueError(f"held_out must be above 0 and below 1, got {self.held_out!r}")
+
+    def read(self, split: str, folder: Path) -> Sequences:
+        """A split as the distribution has it, from the data folder."""
+        raise NotImplementedError
+
+    def prepare(self, values: Tensor) -> Tensor:
+        """What the model reads, from a batch of values; on the device, without host synchronisation."""
+        return values
+
+    def examples(self, split: str, seed: int, device: torch.device) -> Batch:
+        """Values, labels and, where they differ, lengths.
+
+        What is held out for validation depends on the task alone: it is the same for all seeds.
+        """
+        folder = data_folder()
+        if self.official_validation or split == "test":
+            return _batch(self.read(split, folder), device)
+        whole = self.read("train", folder)
+        count = len(whole.labels)
+        order = torch.randperm(count, generator=generator(0, "held out", count)).numpy()
+        held = max(1, round(self.held_out * count))
+        chosen = np.sort(order[:held] if split == "validation" else order[held:])
+        lengths = None if whole.lengths is None else whole.lengths[chosen]
+        return _batch(Sequences(whole.values[chosen], whole.labels[chosen], lengths), device)
+
+    def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
+        """Cross-entropy of the pooled outputs."""
+        return surprise(self._logits(model, *batch), batch[1], weight=weight)
+
+    def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
+        """Share of sequences classified correctly, and the mean surprise."""
+        logits = self._logits(model, *batch)
+        return {"accuracy": correct(logits, batch[1]), "surprise": surprise(logits, batch[1])}
+
+    def _logits(self, model: Model, values: Tensor, labels: Tensor, lengths: Tensor | None = None) -> Tensor:
+        logits: Tensor = model(self.prepare(values), lengths=lengths)[0]
+        return logits
+
+
+def _batch(found: Sequences, device: torch.device) -> Batch:
+    tensors = [torch.from_numpy(np.ascontiguousarray(found.values)), torch.from_numpy(found.labels.astype(np.int64))]
+    if found.lengths is not None:
+        tensors.append(torch.from_numpy(found.lengths.astype(np.int64)))
+    return tuple(tensor.to(device) for tensor in tensors)
