@@ -6,7 +6,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench setup clean
+.PHONY: demo test lint bench tables setup clean
 
 demo: $(READY)
 	@$(BIN)/mgrade demo
@@ -19,6 +19,9 @@ lint: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.cpu
+
+tables: $(READY)
+	@$(BIN)/python -m mgrade.report.markdown docs/results.md
 
 setup: $(READY)
 

@@ -70,7 +70,8 @@ def write_result(
         **found,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace(path, (json.dumps(document, indent=1) + "\n").encode())
+    lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
+    replace(path, f"{{\n{lines}\n}}\n".encode())
 
 
 def state_bytes(model: Model) -> int:
