@@ -17,6 +17,7 @@ from torch import Tensor
 from mgrade.nn import Model, ModelConfig
 from mgrade.tasks import flipflop
 from mgrade.train import parameter_groups
+from mgrade.train.result import state_bytes
 
 LENGTH = 512
 SPARSE = 0.98  # ignored pairs in the test strings: about 100 symbols between a bit and its recall
@@ -108,9 +109,3 @@ def _stream(model: Model, tokens: Tensor) -> Tensor:
         y, state = model.step(token, state)
         outputs.append(y)
     return torch.stack(outputs, 1)
-
-
-def state_bytes(model: Model) -> int:
-    """What one stream must remember between steps: delay lines and hidden states, in bytes."""
-    state = model.initial_state(1)
-    return sum(tensor.numel() * tensor.element_size() for tensor in (*state.history, *state.hidden, state.total))

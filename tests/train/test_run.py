@@ -163,6 +163,8 @@ def test_the_result_says_everything(tmp_path):
     )
     assert found["state_bytes"] == 4 * (8 + 8)
     assert found["minutes"] > 0
+    assert len(found["delays"]) == 1
+    assert len(found["delays"][0]["position"]) == len(found["delays"][0]["weight"]) == 8
     assert found["hardware"]["cpu"]
     assert found["versions"]["torch"] == torch.__version__
     assert "commit" in found

@@ -14,7 +14,7 @@ import torch
 
 import mgrade
 from mgrade._files import replace
-from mgrade.nn import Model
+from mgrade.nn import DelayConv, Model
 from mgrade.train.recipe import Recipe
 
 
@@ -67,11 +67,25 @@ def write_result(
         "commit": commit(),
         "hardware": hardware(device),
         "versions": versions(),
+        "delays": delays(model),
         **found,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
     replace(path, f"{{\n{lines}\n}}\n".encode())
+
+
+def delays(model: Model) -> list[dict[str, Any]]:
+    """Learned positions and weights of every delay convolution, (dim, taps) each, to four decimals."""
+    return [
+        {name: _rounded(getattr(module, name)) for name in ("position", "weight")}
+        for module in model.modules()
+        if isinstance(module, DelayConv)
+    ]
+
+
+def _rounded(tensor: torch.Tensor) -> list[list[float]]:
+    return [[round(value, 4) for value in row] for row in tensor.detach().cpu().tolist()]
 
 
 def state_bytes(model: Model) -> int:
