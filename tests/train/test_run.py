@@ -326,3 +326,30 @@ def test_sigma_narrows_to_the_models_own(tmp_path):
     assert seen[-1] == run.model.layers[0].conv.sigma == run.recipe.model.sigma
     assert run.best.step >= 20
     run.close()
+
+
+def test_tensorboard_is_refused_early_where_it_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="--tensorboard needs the package tensorboard: pip install tensorboard"):
+        launch(small(), seeds=[0], root=tmp_path, tensorboard=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_tensorboard_would_show_is_handed_to_it(tmp_path, monkeypatch):
+    from mgrade.train import progress
+
+    shown = []
+
+    class Board:
+        def add_scalar(self, name, value, step):
+            shown.append((name, step))
+
+        def close(self):
+            shown.append("closed")
+
+    monkeypatch.setattr(progress, "_board", lambda folder: Board())
+    run = prepared(small(), tmp_path, tensorboard=True)
+    run.go()
+    assert ("train/loss", 10) in shown
+    assert ("validation/accuracy", 40) in shown
+    assert shown[-1] == "closed"

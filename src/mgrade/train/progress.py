@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 import time
@@ -149,9 +150,13 @@ class Log:
             self._board.close()
 
 
+def need_tensorboard() -> None:
+    """Refuses early where TensorBoard is asked for and not there."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise ValueError("--tensorboard needs the package tensorboard: pip install tensorboard")
+
+
 def _board(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ValueError("--tensorboard needs the package tensorboard: pip install tensorboard") from None
+    from torch.utils.tensorboard import SummaryWriter
+
     return SummaryWriter(str(folder / "tensorboard"))

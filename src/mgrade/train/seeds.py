@@ -15,7 +15,7 @@ import torch
 from mgrade.nn import load
 from mgrade.train.evaluate import evaluate, precision
 from mgrade.train.processes import Processes, join, leave
-from mgrade.train.progress import Reporter, Silent, reporter
+from mgrade.train.progress import Reporter, Silent, need_tensorboard, reporter
 from mgrade.train.recipe import Recipe, from_dict, load_recipe, of_experiment
 from mgrade.train.result import difference, read_result, result_path, run_folder, write_result
 from mgrade.train.run import Run
@@ -48,6 +48,8 @@ def launch(
         raise ValueError(f"max_minutes must be above 0, got {max_minutes}")
     if not checkpoint_seconds >= 0:
         raise ValueError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
+    if tensorboard:
+        need_tensorboard()
     processes, own = join(device)
     seeds = seeds or recipe.seeds
     say = reporter() if processes.first else Silent()
