@@ -25,8 +25,8 @@ tables: $(READY)
 
 setup: $(READY)
 
-$(READY): pyproject.toml setup.py constraints.txt $(wildcard src/mgrade/ops/csrc/*)
+$(READY): pyproject.toml setup.py constraints.txt $(wildcard src/mgrade/ops/csrc/* src/mgrade/tasks/csrc/*)
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 
 clean:
-	rm -rf $(VENV) build src/*.egg-info src/mgrade/ops/_kernels*
+	rm -rf $(VENV) build src/*.egg-info src/mgrade/ops/_kernels* src/mgrade/tasks/_generators*

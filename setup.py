@@ -1,8 +1,8 @@
-"""Builds the C kernels as a plain shared library; everything else about the package is in pyproject.toml.
+"""Builds the C code as plain shared libraries; everything else about the package is in pyproject.toml.
 
-The library knows nothing of Python or PyTorch, so neither is needed to build it, and it is loaded with
-ctypes. It is optional: without a working C compiler the package installs all the same and computes with
-its PyTorch reference.
+There are two: the kernels of the operators, and the generators of data sets. They know nothing of Python or PyTorch, so
+neither is needed to build them, and they are loaded with ctypes. They are optional: without a working C compiler the
+package installs all the same, computes with its PyTorch reference, and refuses to generate what needs C.
 """
 
 import os
@@ -11,15 +11,25 @@ from glob import glob
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-CSRC = "src/mgrade/ops/csrc"
+
+def library(name: str, folder: str) -> Extension:
+    """The shared library `name` of all C files in `folder`."""
+    return Extension(
+        name,
+        sources=sorted(glob(f"{folder}/*.c")),
+        depends=sorted(glob(f"{folder}/*.h")),
+        optional=not os.environ.get("MGRADE_REQUIRE_KERNELS"),
+    )
 
 
 class BuildKernels(build_ext):
-    """Adds OpenMP where the compiler has it, and builds single-threaded kernels where it has not."""
+    """Adds OpenMP where the compiler has it, and builds single-threaded libraries where it has not."""
 
     def build_extension(self, ext: Extension) -> None:
         # Neither flag changes a result: errno and floating-point traps are not used.
         base = ["-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden"]
+        if ext.name.endswith("_generators"):
+            base.append("-ffp-contract=off")  # the same data set on every processor
         ext.extra_compile_args, ext.extra_link_args = [*base, "-fopenmp"], ["-fopenmp", "-lm"]
         try:
             return super().build_extension(ext)
@@ -31,11 +41,7 @@ class BuildKernels(build_ext):
         return ext.export_symbols  # not a Python module: it has no PyInit_ function to export
 
 
-kernels = Extension(
-    "mgrade.ops._kernels",
-    sources=sorted(glob(f"{CSRC}/*.c")),
-    depends=sorted(glob(f"{CSRC}/*.h")),
-    optional=not os.environ.get("MGRADE_REQUIRE_KERNELS"),
-)
+kernels = library("mgrade.ops._kernels", "src/mgrade/ops/csrc")
+generators = library("mgrade.tasks._generators", "src/mgrade/tasks/csrc")
 
-setup(ext_modules=[kernels], cmdclass={"build_ext": BuildKernels})
+setup(ext_modules=[kernels, generators], cmdclass={"build_ext": BuildKernels})

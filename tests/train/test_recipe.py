@@ -30,6 +30,12 @@ def test_the_experiments_of_the_papers_theory_are_there_with_their_baselines():
         assert all(seeds[name] == count for name in of_experiment(experiment))
 
 
+def test_groups_are_the_papers_tables():
+    assert len(of_experiment("lra")) == 10
+    assert len(of_experiment("ablation")) == 12
+    assert set(of_experiment("theory")) > {"lorenz/mgrade", "selective-copying/tcn"}
+
+
 def test_values_are_set_by_dotted_keys():
     recipe = load_recipe("flipflop/mgrade", ["model.dim=64", "train.steps=7", "task.targets=all", "seeds=[4, 5]"])
     assert (recipe.model.dim, recipe.train.steps, recipe.task.targets, recipe.seeds) == (64, 7, "all", (4, 5))

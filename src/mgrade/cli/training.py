@@ -24,6 +24,10 @@ class Device(str, Enum):
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder under which runs/ and results/ lie.")]
 On = Annotated[Optional[Device], typer.Option("--device", help="Default: cuda where there is one.")]  # noqa: UP045
+Data = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--data", help="Folder of the data sets. Default: MGRADE_DATA, or ./data."),
+]
 Minutes = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option("--max-minutes", help="Stop after so many minutes, leaving runs that --resume goes on with."),
@@ -64,12 +68,14 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that lies there.")] = False,
     max_minutes: Minutes = None,
     device: On = None,
+    data: Data = None,
     checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 60.0,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log for TensorBoard.")] = False,
 ) -> None:
     """Train a recipe: checkpoints and model under OUT/runs, a result file per seed under OUT/results."""
     from mgrade.train import Stopped, launch, load_recipe
 
+    use_data(data)
     if any(seed < 0 for seed in seeds or []):
         raise ValueError(f"seed must be at least 0, got {min(seeds or [])}")
     try:
@@ -92,11 +98,13 @@ def train(
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run, as runs/flipflop/mgrade/seed0.")],
     device: On = None,
+    data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge the model of a finished run on its test set again."""
     from mgrade.train import judge_run
 
+    use_data(data)
     figures = judge_run(run, choose_device(device))
     if as_json:
         print(json.dumps(figures, indent=1))
@@ -106,10 +114,11 @@ def evaluate(
 
 
 def reproduce(
-    experiments: Annotated[list[str], typer.Argument(help="lorenz, highfreq, flipflop, selective-copying")],
+    experiments: Annotated[list[str], typer.Argument(help="Experiments, as lorenz, or theory, lra, ablation.")],
     out: Out = Path(),
     max_minutes: Minutes = None,
     device: On = None,
+    data: Data = None,
     show: Annotated[bool, typer.Option("--show", help="Only print what is there; run nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -117,6 +126,7 @@ def reproduce(
     from mgrade.report import rows
     from mgrade.train import Stopped, run_missing
 
+    use_data(data)
     if not show:
         try:
             run_missing(experiments, root=out, device=choose_device(device), max_minutes=max_minutes)
@@ -134,6 +144,14 @@ def reproduce(
     for row in found:
         table.add_row(*row.cells())
     Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def use_data(folder: Path | None) -> None:
+    """Makes `folder` the one that tasks read."""
+    if folder is not None:
+        if not folder.is_dir():
+            raise ValueError(f"--data must be a folder, got {folder}")
+        os.environ["MGRADE_DATA"] = str(folder.absolute())
 
 
 def choose_device(device: Device | None) -> str:

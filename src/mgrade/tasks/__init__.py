@@ -2,15 +2,32 @@
 
 from mgrade.tasks.flipflop import FlipFlop
 from mgrade.tasks.highfreq import HighFrequency
+from mgrade.tasks.images import Image, SequentialCifar, SequentialMnist
+from mgrade.tasks.labelled import Labelled, Sequences, data_folder
+from mgrade.tasks.listops import ListOps
 from mgrade.tasks.lorenz import Lorenz
+from mgrade.tasks.pathfinder import Pathfinder
+from mgrade.tasks.retrieval import Retrieval
 from mgrade.tasks.selective_copying import SelectiveCopying
+from mgrade.tasks.speech import Speech
+from mgrade.tasks.spikes import HeidelbergDigits
 from mgrade.tasks.task import Batch, Part, Task, derive, generator
+from mgrade.tasks.text import Text
 
 TASKS: dict[str, type[Task]] = {
     "flipflop": FlipFlop,
     "highfreq": HighFrequency,
+    "image": Image,
+    "listops": ListOps,
     "lorenz": Lorenz,
+    "pathfinder": Pathfinder,
+    "retrieval": Retrieval,
+    "scifar": SequentialCifar,
     "selective-copying": SelectiveCopying,
+    "shd": HeidelbergDigits,
+    "smnist": SequentialMnist,
+    "speech": Speech,
+    "text": Text,
 }
 
-__all__ = ["TASKS", "Batch", "Part", "Task", "derive", "generator"]
+__all__ = ["TASKS", "Batch", "Labelled", "Part", "Sequences", "Task", "data_folder", "derive", "generator"]

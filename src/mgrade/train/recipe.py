@@ -16,6 +16,7 @@ import dataclasses
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -31,6 +32,13 @@ else:
     import tomli as tomllib
 
 PRESETS = ("mgrade", "mingru", "dcls", "tcn", "lru", "lru_dcls")
+# Experiments that belong together in one of the paper's tables, as patterns of recipe names.
+_LRA, _ABLATED = "listops text retrieval image pathfinder".split(), "listops image pathfinder".split()
+GROUPS = {
+    "theory": [f"{name}/*" for name in ("lorenz", "highfreq", "flipflop", "selective-copying")],
+    "lra": [f"{name}/{model}" for name in _LRA for model in ("mgrade", "lru")],
+    "ablation": [f"{name}/{model}" for name in _ABLATED for model in ("mgrade", "mingru", "dcls", "tcn")],
+}
 TABLES = ("seeds", "task", "model", "train", "paper", "variants")
 
 
@@ -65,11 +73,13 @@ def shipped() -> list[str]:
 
 
 def of_experiment(experiment: str) -> list[str]:
-    """The shipped recipes of an experiment, variants included."""
+    """The shipped recipes of an experiment, or of a group of them, variants included."""
     names = shipped()
     known = sorted({name.partition("/")[0] for name in names})
+    if experiment in GROUPS:
+        return [name for name in names if any(fnmatch(name, pattern) for pattern in GROUPS[experiment])]
     if experiment not in known:
-        raise ValueError(f"there is no experiment {experiment!r}" + nearest(experiment, known))
+        raise ValueError(f"there is no experiment {experiment!r}" + nearest(experiment, [*known, *GROUPS]))
     return [name for name in names if name.startswith(f"{experiment}/")]
 
 

@@ -83,7 +83,7 @@ static void fill_row(uint8_t *image, int side, const Side *sides, int count, int
         found = insert_sorted(xs, found, x);
         if (ends) found = insert_sorted(xs, found, x);
     }
-    for (int i = 1; i < found; i += 2) span(image, side, round_out(xs[i - 1] + 0.0f), round_in(xs[i]), row);
+    for (int i = 1; i < found; i += 2) span(image, side, round_out(xs[i - 1]), round_in(xs[i]), row);
 }
 
 /* A filled quadrangle, corners (x, y). */

@@ -1,0 +1,169 @@
+"""Pathfinder (Linsley et al. 2018, Tay et al. 2021): do two discs lie on the ends of the same dashed curve?
+
+Images are read pixel by pixel, row after row: 1024 steps, or 16384 in Path-X. They are the official ones, or generated
+by the same rules:
+
+    DATA/pathfinder32/curv_contour_length_14/{metadata/*.npy,imgs/*/sample_*.png}    or DATA/pathfinder32.npz
+    DATA/pathfinder128/...                                                           or DATA/pathfinder128.npz
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mgrade._files import replace
+from mgrade.tasks.labelled import Labelled, Sequences
+from mgrade.tasks.pathfinder_images import PATH32, PATHX, generate
+from mgrade.tasks.png import read_gray
+from mgrade.tasks.task import generator, positive
+from mgrade.tasks.text import arrays
+
+Bytes = npt.NDArray[np.uint8]
+
+SETTINGS = {32: PATH32, 128: PATHX}
+FOLDERS = {6: "curv_baseline", 9: "curv_contour_length_9", 14: "curv_contour_length_14"}
+"""The official folders, by the number of dashes of a curve."""
+
+_AT_ONCE = 1000  # images generated between two reports of progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pathfinder(Labelled):
+    """One curve or two. A tenth of the images each is for validation and test, the same for all seeds."""
+
+    official_validation: ClassVar[bool] = True
+
+    size: int = 32
+    """Side of the images: 32, or 128 for Path-X."""
+    contour_length: int = 14
+    """Dashes of a curve: 6, 9 or 14; the last is what is usually meant."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check(self.size, self.contour_length)
+
+    @property
+    def classes(self) -> int:
+        """Two curves, or one."""
+        return 2
+
+    def model_fields(self) -> dict[str, Any]:
+        """Brightness in, two classes out, averaged over the image."""
+        return {"inputs": 1, "outputs": 2, "tokens": False, "readout": "mean"}
+
+    def prepare(self, values: Tensor) -> Tensor:
+        """Bytes (batch, time) to (batch, time, 1), from -1 to 1."""
+        return ((values.float() / 255 - 0.5) / 0.5)[..., None]
+
+    def read(self, split: str, folder: Path) -> Sequences:
+        """Pixels (count, size x size)."""
+        official, made = folder / f"pathfinder{self.size}", folder / file_name(self.size, self.contour_length)
+        if official.is_dir():
+            return _official(official / FOLDERS[self.contour_length], self.size, split)
+        if made.is_file():
+            return _generated(made, self.size, split)
+        raise ValueError(
+            f"{folder} has neither a folder {official.name} nor {made.name}:"
+            f" run `mgrade data generate pathfinder --out {folder}`"
+        )
+
+
+def file_name(size: int = 32, contour_length: int = 14) -> str:
+    """What a generated set is called in the data folder."""
+    return f"pathfinder{size}.npz" if contour_length == 14 else f"pathfinder{size}-{contour_length}.npz"
+
+
+def generate_set(
+    path: Path,
+    seed: int,
+    size: int = 32,
+    count: int = 200_000,
+    contour_length: int = 14,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Writes `count` images (all splits together) and their labels, as `file_name` calls them; a function of the seed.
+
+    progress is told, now and then, how many images there are and how many there will be.
+    """
+    _check(size, contour_length)
+    positive(count=count)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    settings = SETTINGS[size].with_length(contour_length)
+    images, labels = np.empty((count, size, size), np.uint8), np.empty(count, np.uint8)
+    for begin in range(0, count, _AT_ONCE):
+        end = min(begin + _AT_ONCE, count)
+        images[begin:end], labels[begin:end] = generate(settings, seed, begin, end)
+        if progress is not None:
+            progress(end, count)
+    file = io.BytesIO()
+    np.savez_compressed(file, images=images, labels=labels)
+    replace(Path(path), file.getvalue())
+
+
+def _check(size: int, contour_length: int) -> None:
+    if size not in SETTINGS:
+        raise ValueError(f"size must be 32 or 128, got {size!r}")
+    if contour_length not in FOLDERS:
+        raise ValueError(f"contour_length must be 6, 9 or 14, got {contour_length!r}")
+
+
+def _chosen(count: int, split: str, path: Path) -> npt.NDArray[np.int64]:
+    """Which of the images belong to a split."""
+    held = count // 10
+    if not held:
+        raise ValueError(f"{path}: there must be at least 10 images, got {count}")
+    order: npt.NDArray[np.int64] = torch.randperm(count, generator=generator(42, "pathfinder", count)).numpy()
+    parts = {"train": order[2 * held :], "validation": order[:held], "test": order[held : 2 * held]}
+    return np.sort(parts[split])
+
+
+def _generated(path: Path, size: int, split: str) -> Sequences:
+    images, labels = arrays(path, "images", "labels")
+    if images.dtype != np.uint8 or images.shape[1:] != (size, size):
+        raise ValueError(f"{path}: images must be bytes {(size, size)}, got {images.dtype} {images.shape[1:]}")
+    if labels.shape != images.shape[:1]:
+        raise ValueError(f"{path}: {len(images)} images but labels of shape {labels.shape}")
+    wrong = np.flatnonzero((labels != 0) & (labels != 1))
+    if len(wrong):
+        raise ValueError(f"{path}: row {wrong[0]}: label must be 0 or 1, got {labels[wrong[0]]}")
+    chosen = _chosen(len(labels), split, path)
+    return Sequences(images[chosen].reshape(len(chosen), -1), labels[chosen])
+
+
+def _official(folder: Path, size: int, split: str) -> Sequences:
+    """The Long Range Arena's folder of one contour length. Empty images are left out: it is known to have one."""
+    listed = [(path, label) for path, label in _listed(folder) if path.stat().st_size]
+    chosen = _chosen(len(listed), split, folder)
+    values = np.empty((len(chosen), size * size), np.uint8)
+    for row, index in enumerate(chosen):
+        values[row] = read_gray(listed[index][0], size).reshape(-1)
+    return Sequences(values, np.array([listed[index][1] for index in chosen], np.uint8))
+
+
+def _listed(folder: Path) -> Iterator[tuple[Path, int]]:
+    """All images and labels, in the order of the metadata: text, in spite of its name, with the label in field 3."""
+    files = [path for path in (folder / "metadata").glob("*.npy") if path.stem.isdigit()]
+    if not files:
+        raise ValueError(f"{folder} has no metadata/*.npy")
+    for path in sorted(files, key=lambda path: int(path.stem)):
+        try:
+            lines = path.read_text("utf-8").splitlines()
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} must be lines of text") from None
+        for number, line in enumerate(lines, 1):
+            fields = line.split()
+            if len(fields) < 4 or fields[3] not in ("0", "1"):
+                raise ValueError(f"{path}: line {number} must be folder, file, index, label 0 or 1, …, got {line!r}")
+            image = folder / fields[0] / fields[1]
+            if not image.is_file():
+                raise ValueError(f"{path}: line {number}: {image} is missing")
+            yield image, int(fields[3])

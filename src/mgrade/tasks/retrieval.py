@@ -1,0 +1,179 @@
+"""Retrieval of the Long Range Arena (Tay et al. 2021): are two papers of the ACL Anthology Network related by citation?
+
+Each paper is compressed on its own, and a head compares what is left of the two. The characters are those of printable
+ASCII, which with `<pad>`, `<unk>` and `<eos>` are as many as S4 counts in the distribution.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mgrade.nn import Model
+from mgrade.tasks.labelled import Labelled, Sequences, data_folder
+from mgrade.tasks.task import derive
+from mgrade.tasks.text import (
+    END,
+    SPECIAL,
+    UNKNOWN,
+    Array,
+    arrays,
+    check_sizes,
+    check_table,
+    from_text,
+    id_type,
+    padded,
+    spans,
+)
+
+FILES = {"train": "train", "validation": "eval", "test": "test"}
+COLUMNS = ("label", "first id", "second id", "first text", "second text")
+STAND_IN = "acl_papers.npz"
+FIRST_CHARACTER = ord(" ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieval(Labelled):
+    """Related or not, from the characters of two papers.
+
+    The official files are `aan/new_aan_pairs.{train,eval,test}.tsv`. Without them, `acl_papers.npz` stands in: papers
+    of the same kind, too few to compare with published results, but enough to try everything.
+    """
+
+    official_validation: ClassVar[bool] = True
+
+    max_length: int = 4000
+    """Characters of a paper, with `<eos>`; the rest is cut off."""
+    vocabulary: int = 98
+    """Width of the input: so many characters from the space on, less three; all others are `<unk>`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.max_length, self.vocabulary)
+
+    @property
+    def classes(self) -> int:
+        """Not related, and related."""
+        return 2
+
+    def model_fields(self) -> dict[str, Any]:
+        """Characters of two documents in, two classes out, from the means over the documents."""
+        return {"inputs": self.vocabulary, "outputs": 2, "tokens": True, "readout": "mean", "pair": True}
+
+    def read(self, split: str, folder: Path) -> Sequences:
+        """Ids of characters (count, 2, max_length) and lengths (count, 2)."""
+        path = folder / "aan" / f"new_aan_pairs.{FILES[split]}.tsv"
+        if path.is_file():
+            return self._official(path)
+        stand_in = folder / STAND_IN
+        if path.parent.is_dir() or not stand_in.is_file():
+            raise ValueError(f"{path} is missing: it comes with the Long Range Arena (lra_release, tsv_data)")
+        return self._stand_in(split, stand_in)
+
+    def prepare(self, values: Tensor) -> Tensor:
+        """Ids as the model reads them."""
+        return values.to(torch.int32)
+
+    def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
+        """That another set stands in for the official one, where it does."""
+        return {} if (data_folder() / "aan").is_dir() else {"stand_in": STAND_IN}
+
+    def _logits(self, model: Model, values: Tensor, labels: Tensor, lengths: Tensor | None = None) -> Tensor:
+        documents = torch.cat([values[:, 0], values[:, 1]])
+        both = None if lengths is None else torch.cat([lengths[:, 0], lengths[:, 1]])
+        return super()._logits(model, documents, labels, both)
+
+    def _official(self, path: Path) -> Sequences:
+        with open(path, "rb") as file:
+            count = sum(1 for _ in file)
+        if not count:
+            raise ValueError(f"{path} is empty")
+        labels: list[int] = []
+        values, lengths = self._padded((self._ids(text) for text in _texts(path, labels)), 2 * count)
+        return Sequences(values.reshape(count, 2, -1), np.array(labels), lengths.reshape(count, 2))
+
+    def _stand_in(self, split: str, path: Path) -> Sequences:
+        data, offsets, cited = arrays(path, "bytes", "offsets", "citation_pairs")
+        check_table(path, "papers", data, offsets, np.zeros(len(offsets) - 1), 1)
+        if cited.ndim != 2 or cited.shape[1] != 2 or cited.min() < 0 or cited.max() >= len(offsets) - 1:
+            raise ValueError(f"{path}: citation_pairs must be two rows each, of the {len(offsets) - 1} papers")
+        papers = [_paper(data[begin:end], f"{path}: row {row}") for row, (begin, end) in enumerate(spans(offsets))]
+        values, lengths = self._padded((self._ids(paper) for paper in papers), len(papers))
+        pairs, labels = stand_in_pairs(split, cited, len(papers))
+        return Sequences(values[pairs], labels, lengths[pairs])
+
+    def _padded(self, rows: Iterator[Array], count: int) -> tuple[Array, Array]:
+        return padded(rows, count, self.max_length, END, id_type(self.vocabulary))
+
+    def _ids(self, text: str) -> Array:
+        place = from_text(text[: self.max_length - 1]).astype(np.int64) - FIRST_CHARACTER
+        return np.where((place >= 0) & (place < self.vocabulary - SPECIAL), place + SPECIAL, UNKNOWN)
+
+
+def _texts(path: Path, labels: list[int]) -> Iterator[str]:
+    """First and second text of every row in turn; the rows' labels are added to `labels`."""
+    with open(path, "rb") as file:
+        for row, line in enumerate(file, 1):
+            # as the Long Range Arena reads it: a quotation mark is a character like any other
+            fields = line.rstrip(b"\r\n").split(b"\t")
+            if len(fields) != len(COLUMNS):
+                raise ValueError(f"{path} row {row}: expected {len(COLUMNS)} columns, got {len(fields)}")
+            labels.append(_label(fields[0], f"{path} row {row}"))
+            for column in (3, 4):
+                yield _text(fields[column], f"{path} row {row}: the {COLUMNS[column]}")
+
+
+def _label(field: bytes, where: str) -> int:
+    try:
+        label = float(field)
+    except ValueError:
+        label = -1.0
+    if label not in (0.0, 1.0):
+        raise ValueError(f"{where}: label must be 0.0 or 1.0, got {field.decode(errors='replace')!r}")
+    return int(label)
+
+
+def _text(field: bytes, where: str) -> str:
+    if not field:
+        raise ValueError(f"{where} is empty")
+    try:
+        return field.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where} is not UTF-8 at byte {error.start}") from None
+
+
+def _paper(data: Array, where: str) -> str:
+    """A paper that was cut off after a number of bytes, perhaps within its last character."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(data.tobytes())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where} is not UTF-8 at byte {error.start}") from None
+    return text if text else _text(b"", where)
+
+
+def stand_in_pairs(split: str, cited: Array, papers: int) -> tuple[Array, Array]:
+    """Pairs of papers (count, 2) and labels: those that cite, as many that do not, 80, 10 and 10 % of all by split."""
+    source = np.random.default_rng(derive(0, "retrieval stand-in"))
+    related = {(min(pair), max(pair)) for pair in cited.tolist()}
+    if papers * (papers - 1) // 2 < len(related) + len(cited):
+        raise ValueError(
+            f"citation_pairs must leave as many pairs of the {papers} papers unrelated: {len(cited)} given"
+        )
+    others: dict[tuple[int, int], None] = {}
+    while len(others) < len(cited):
+        first, second = source.integers(0, papers, 2).tolist()
+        if first != second and (min(first, second), max(first, second)) not in related:
+            others[first, second] = None
+    pairs = np.concatenate([cited, np.array(list(others))])
+    labels = np.repeat([1, 0], len(cited))
+    order = source.permutation(len(pairs))
+    share = len(pairs) // 10
+    parts = {"validation": order[:share], "test": order[share : 2 * share], "train": order[2 * share :]}
+    return pairs[parts[split]], labels[parts[split]]

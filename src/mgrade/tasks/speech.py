@@ -1,0 +1,195 @@
+"""Spoken words, sample by sample: Google Speech Commands, all 35 words or the ten commands.
+
+The official distribution (v0.02, or v0.01 for the ten commands) is a folder of WAV files by word and two lists:
+
+    DATA/speech_commands/WORD/*.wav, validation_list.txt, testing_list.txt
+
+The ten commands at 8 kHz are also read from compact files, as 8-bit mu-law codes:
+
+    DATA/speech10_train.npz, DATA/speech10_val_test.npz: codes (count, 8000), labels, split, length, words
+"""
+
+from __future__ import annotations
+
+import math
+import wave
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mgrade.tasks.labelled import Labelled, Sequences
+from mgrade.tasks.task import SPLITS, generator
+from mgrade.tasks.text import arrays
+
+COMMANDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
+_OTHERS = """backward bed bird cat dog eight five follow forward four happy house learn marvin nine one seven sheila
+six three tree two visual wow zero"""
+WORDS = tuple(sorted((*COMMANDS, *_OTHERS.split())))
+RATE = 16000
+"""Samples per second of the distribution; a clip is a second long."""
+_GET = "`mgrade data fetch speech_commands` gets it"
+_COMPACT = {"train": "speech10_train.npz", "validation": "speech10_val_test.npz", "test": "speech10_val_test.npz"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speech(Labelled):
+    """Which word was said: raw sound, one channel, padded with silence on the right to one second."""
+
+    official_validation: ClassVar[bool] = True
+
+    words: str = "35"
+    """`35` (all words of v0.02) or `10` (the commands yes, no, up, down, left, right, on, off, stop, go)."""
+    rate: int = 16000
+    """Samples per second: 16000, or 8000 by averaging neighbours 1:2:1 and keeping every second sample."""
+    exact_length_only: bool = False
+    """Leave out clips that are not exactly a second long."""
+    parts: str = "lists"
+    """`lists`: validation and test as the distribution lists them, no speaker in two sets; `random`: 70, 15 and
+    15 % of all clips at random, speakers shared, as papers on the ten commands have it (24482 / 5246 / 5247)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, choices in (("words", ("35", "10")), ("rate", (16000, 8000)), ("parts", ("lists", "random"))):
+            if getattr(self, name) not in choices:
+                given = ", ".join(map(str, choices))
+                raise ValueError(f"{name} must be one of {given}, got {getattr(self, name)!r}")
+        if not isinstance(self.exact_length_only, bool):
+            raise ValueError(f"exact_length_only must be true or false, got {self.exact_length_only!r}")
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The words, in the order of their classes."""
+        return WORDS if self.words == "35" else COMMANDS
+
+    @property
+    def classes(self) -> int:
+        """One for each word."""
+        return len(self.vocabulary)
+
+    def model_fields(self) -> dict[str, Any]:
+        """One channel in, words out, averaged over time."""
+        return {"inputs": 1, "outputs": self.classes, "tokens": False, "readout": "mean"}
+
+    def read(self, split: str, folder: Path) -> Sequences:
+        """Samples (count, rate), 16 bits each; or mu-law codes (count, rate), 8 bits each, of the compact files."""
+        here = folder / "speech_commands"
+        if here.is_dir():
+            return self._from_clips(split, here)
+        if (self.words, self.rate, self.parts) == ("10", 8000, "lists"):
+            if (folder / _COMPACT[split]).is_file():
+                return self._from_codes(split, folder / _COMPACT[split])
+            raise ValueError(f"{folder} has neither speech_commands nor {_COMPACT[split]}; {_GET}")
+        raise ValueError(f"{here} is missing; {_GET}")
+
+    def prepare(self, values: Tensor) -> Tensor:
+        """Samples or codes (batch, time) to sound (batch, time, 1) from -1 to 1."""
+        if values.dtype != torch.uint8:
+            return (values.float() / 32768)[..., None]
+        # the table is made where it is used: 256 entries cost less than keeping one per device
+        table = expand(torch.arange(256, device=values.device))
+        return table.index_select(0, values.flatten().int()).view(*values.shape, 1)
+
+    def _from_clips(self, split: str, here: Path) -> Sequences:
+        paths = self._listed(split, here) if self.parts == "lists" else self._drawn(split, here)
+        sound = np.zeros((len(paths), self.rate), np.int16)
+        labels = np.zeros(len(paths), np.uint8)
+        kept = 0
+        for path in paths:
+            clip = read_wav(path)
+            if self.exact_length_only and len(clip) != RATE:
+                continue
+            clip = clip[:RATE] if self.rate == RATE else halve(clip[:RATE])
+            sound[kept, : len(clip)] = clip
+            labels[kept] = self.vocabulary.index(path.parent.name)
+            kept += 1
+        return self._some(Sequences(sound[:kept], labels[:kept]), split, here)
+
+    def _some(self, found: Sequences, split: str, path: Path) -> Sequences:
+        if not len(found.labels):
+            raise ValueError(f"{path}: the {split} set has no clip" + " of exactly a second" * self.exact_length_only)
+        return found
+
+    def _clips(self, here: Path) -> list[Path]:
+        """All clips of the words, in a fixed order."""
+        paths: list[Path] = []
+        for word in self.vocabulary:
+            found = sorted((here / word).glob("*.wav"))
+            if not found:
+                version = " (all 35 words are in v0.02 only)" * (self.words == "35")
+                raise ValueError(f"{here / word} has no clips{version}; {_GET}")
+            paths += found
+        return paths
+
+    def _listed(self, split: str, here: Path) -> list[Path]:
+        """The clips of one official list, or those of neither."""
+        lists = {}
+        for part, name in (("validation", "validation_list.txt"), ("test", "testing_list.txt")):
+            if not (here / name).is_file():
+                raise ValueError(f"{here / name} is missing; {_GET}")
+            lists[part] = set((here / name).read_text(encoding="utf-8").split())
+        taken = lists.get(split, set.union(*lists.values()))
+        return [path for path in self._clips(here) if (f"{path.parent.name}/{path.name}" in taken) == (split in lists)]
+
+    def _drawn(self, split: str, here: Path) -> list[Path]:
+        """70, 15 and 15 % at random: the same clips for all seeds."""
+        paths = self._clips(here)
+        if self.exact_length_only:
+            paths = [path for path in paths if len(read_wav(path)) == RATE]
+        first = int(0.7 * len(paths))
+        ends = (0, first, first + (len(paths) - first) // 2, len(paths))
+        order = torch.randperm(len(paths), generator=generator(0, "speech parts", len(paths))).tolist()
+        part = SPLITS.index(split)
+        return [paths[index] for index in sorted(order[ends[part] : ends[part + 1]])]
+
+    def _from_codes(self, split: str, path: Path) -> Sequences:
+        codes, labels, parts, lengths, words = arrays(path, "codes", "labels", "split", "length", "words")
+        if tuple(words) != COMMANDS:
+            raise ValueError(f"{path}: words must be {' '.join(COMMANDS)}, got {' '.join(words)}")
+        if codes.dtype != np.uint8 or codes.shape != (len(labels), 8000):
+            raise ValueError(f"{path}: codes must be bytes ({len(labels)}, 8000), got {codes.dtype} {codes.shape}")
+        chosen = parts == SPLITS.index(split)
+        if self.exact_length_only:
+            chosen &= lengths == 8000
+        return self._some(Sequences(codes[chosen], labels[chosen]), split, path)
+
+
+def expand(codes: Tensor) -> Tensor:
+    """Sound of mu-law codes 0..255, from -1 to 1."""
+    bent = codes.float() / 255 * 2 - 1
+    return bent.sign() * (torch.exp(bent.abs() * math.log(256)) - 1) / 255
+
+
+def halve(clip: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
+    """A clip at half the rate: every second sample, after (1, 2, 1) / 4 over neighbours, which is silent at the top.
+
+    That filter passes half the amplitude where the new rate ends: simple, not steep.
+    """
+    wide = np.pad(clip.astype(np.int32), 1)
+    smooth = (wide[:-2] + 2 * wide[1:-1] + wide[2:] + 2) >> 2
+    return smooth[::2].astype(np.int16)
+
+
+def read_wav(path: Path) -> npt.NDArray[np.int16]:
+    """The samples of a WAV file: one channel, 16 bits, 16 kHz; anything else is refused."""
+    try:
+        with wave.open(str(path), "rb") as file:
+            header = file.getparams()
+            data = file.readframes(header.nframes)
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"{path} is not a WAV file of PCM samples: {error or 'it ends early'}") from None
+    wanted = (
+        ("nchannels", "channels", 1),
+        ("sampwidth", "bytes per sample", 2),
+        ("framerate", "samples a second", RATE),
+    )
+    for field, name, limit in wanted:
+        if getattr(header, field) != limit:
+            raise ValueError(f"{path}: {name} must be {limit}, got {getattr(header, field)}")
+    if len(data) != 2 * header.nframes:
+        raise ValueError(f"{path}: its header says {2 * header.nframes} bytes of sound, got {len(data)}")
+    return np.frombuffer(data, "<i2").astype(np.int16, copy=False)

@@ -1,0 +1,115 @@
+"""Spiking Heidelberg Digits: spoken digits, English and German, as spikes of 700 artificial nerve fibres.
+
+    DATA/shd/shd_train.h5[.gz], DATA/shd/shd_test.h5[.gz]
+
+The files are HDF5 and need the package h5py. There is no official validation set: a share of the training set is
+held out. The test set has two speakers whom the training set does not have.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import io
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from mgrade.tasks.labelled import Labelled, Sequences
+from mgrade.tasks.task import positive
+
+FIBRES = 700
+CLASSES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeidelbergDigits(Labelled):
+    """Which of 20 digits was said: counts of spikes by time bin and group of fibres."""
+
+    bin_ms: float = 5.0
+    """Width of a time bin, in milliseconds."""
+    group: int = 5
+    """Neighbouring fibres that are summed to one channel."""
+    max_steps: int = 280
+    """Bins of a recording, padded on the right; the longest recording is under 1.4 s. Later spikes are dropped."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(group=self.group, max_steps=self.max_steps)
+        if FIBRES % self.group:
+            raise ValueError(f"group must divide {FIBRES}, got {self.group}")
+        number = isinstance(self.bin_ms, (int, float)) and not isinstance(self.bin_ms, bool)
+        if not number or not 0 < self.bin_ms < float("inf"):
+            raise ValueError(f"bin_ms must be a number above 0, got {self.bin_ms!r}")
+
+    @property
+    def classes(self) -> int:
+        """Ten digits in two languages."""
+        return CLASSES
+
+    @property
+    def channels(self) -> int:
+        """Groups of fibres."""
+        return FIBRES // self.group
+
+    def model_fields(self) -> dict[str, Any]:
+        """Channels in, classes out, summed over time."""
+        return {"inputs": self.channels, "outputs": self.classes, "tokens": False, "readout": "sum"}
+
+    def read(self, split: str, folder: Path) -> Sequences:
+        """Counts (count, max_steps, channels) as bytes, and lengths up to the last spike."""
+        path = folder / "shd" / f"shd_{split}.h5"
+        times, units, labels = _spikes(path)
+        if not len(times) == len(units) == len(labels):
+            raise ValueError(f"{path}: {len(times)} times, {len(units)} units, {len(labels)} labels: all must be equal")
+        if len(labels) and (labels.min() < 0 or labels.max() >= CLASSES):
+            raise ValueError(f"{path}: labels must be 0 to {CLASSES - 1}, got {labels.min()} to {labels.max()}")
+        counts = np.zeros((len(labels), self.max_steps, self.channels), np.uint8)
+        lengths = np.zeros(len(labels), np.int64)
+        for index, (time, unit) in enumerate(zip(times, units, strict=True)):
+            if len(time) != len(unit) or (len(unit) and int(unit.max()) >= FIBRES):
+                raise ValueError(f"{path}: recording {index} must have a unit below {FIBRES} for each of its times")
+            counts[index], lengths[index] = self.count(time, unit)
+        return Sequences(counts, labels, lengths)
+
+    def prepare(self, values: Tensor) -> Tensor:
+        """Counts as numbers."""
+        return values.float()
+
+    def count(self, times: npt.NDArray[Any], units: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint8], int]:
+        """Counts (max_steps, channels) of one recording, at most 255 each, and its length in steps.
+
+        times: seconds; units: fibres. The length reaches to the last spike, and is at least 1.
+        """
+        # times may come as 16-bit floats, too coarse to divide
+        step = np.floor(times.astype(np.float64) * 1000 / self.bin_ms).astype(np.int64)
+        inside = (step >= 0) & (step < self.max_steps)
+        place = step[inside] * self.channels + units[inside].astype(np.int64) // self.group
+        counts = np.bincount(place, minlength=self.max_steps * self.channels).reshape(self.max_steps, self.channels)
+        length = int(step[inside].max()) + 1 if inside.any() else 1
+        return np.minimum(counts, 255).astype(np.uint8), length
+
+
+def _spikes(path: Path) -> tuple[Sequence[Any], Sequence[Any], npt.NDArray[Any]]:
+    """Times and units of every recording, and labels."""
+    packed = path.with_name(path.name + ".gz")
+    if not path.is_file() and not packed.is_file():
+        raise ValueError(f"{path}[.gz] is missing; `mgrade data fetch shd` gets it")
+    try:
+        h5py = importlib.import_module("h5py")
+    except ImportError:
+        raise ValueError(f"{path} is HDF5, which needs the package h5py; `pip install h5py` gets it") from None
+    try:
+        source = path if path.is_file() else io.BytesIO(gzip.decompress(packed.read_bytes()))
+        with h5py.File(source, "r") as file:
+            return file["spikes/times"][:], file["spikes/units"][:], file["labels"][:]
+    except KeyError as error:
+        raise ValueError(f"{path} lacks a dataset of the Heidelberg digits: {error.args[0]}") from None
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{path} cannot be read as HDF5: {error}") from None

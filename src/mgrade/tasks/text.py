@@ -1,0 +1,202 @@
+"""Text of the Long Range Arena (Tay et al. 2021): is a film review of IMDB (Maas et al. 2011) positive, by its letters?
+
+Characters, not bytes, go in. The vocabulary is made of the characters that occur at least 15 times in what the model
+can see of the training reviews, as S4 has it: `<pad>`, `<unk>` and `<eos>` come before them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mgrade.tasks.labelled import Labelled, Sequences
+
+Array = npt.NDArray[Any]
+
+PAD, UNKNOWN, END = range(3)
+SPECIAL = 3
+LEAST_OCCURRENCES = 15
+CLASSES = ("neg", "pos")
+
+
+class Documents(NamedTuple):
+    """Texts as they lie in files: all bytes in one array, where each begins, labels, and what errors call each."""
+
+    data: Array
+    offsets: Array
+    labels: Array
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text(Labelled):
+    """Positive or negative, from the characters of a review.
+
+    The distribution has no validation set, and others choose the checkpoint by the test set; here, a share of the
+    training set is held out for that.
+    """
+
+    max_length: int = 4096
+    """Characters of a review, with `<eos>`; the rest is cut off."""
+    vocabulary: int = 135
+    """Width of the input, which has to be known before the data are: at least the vocabulary of the training set."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.max_length, self.vocabulary)
+
+    @property
+    def classes(self) -> int:
+        """Negative and positive."""
+        return len(CLASSES)
+
+    def model_fields(self) -> dict[str, Any]:
+        """Characters in, two classes out, the mean over a review."""
+        return {"inputs": self.vocabulary, "outputs": len(CLASSES), "tokens": True, "readout": "mean"}
+
+    def read(self, split: str, folder: Path) -> Sequences:
+        """Ids of characters (count, max_length), from `aclImdb/` or `imdb.npz`."""
+        train = reviews("train", folder)
+        texts = self._cut(train)
+        table = vocabulary_table(np.concatenate(texts), LEAST_OCCURRENCES)
+        size = int(table.max()) + 1
+        if size > self.vocabulary:
+            raise ValueError(f"vocabulary must be at least the {size} of the training set, got {self.vocabulary}")
+        wanted = train
+        if split != "train":
+            wanted = reviews(split, folder)
+            texts = self._cut(wanted)
+        kind = id_type(self.vocabulary)
+        ids = (table[np.minimum(text, len(table) - 1)].astype(kind) for text in texts)
+        values, lengths = padded(ids, len(texts), self.max_length, END, kind)
+        return Sequences(values, wanted.labels, lengths)
+
+    def prepare(self, values: Tensor) -> Tensor:
+        """Ids as the model reads them."""
+        return values.to(torch.int32)
+
+    def _cut(self, documents: Documents) -> list[Array]:
+        codes, offsets = code_points(documents)
+        return [codes[begin : min(begin + self.max_length - 1, end)] for begin, end in spans(offsets)]
+
+
+def reviews(split: str, folder: Path) -> Documents:
+    """The reviews of `train` or `test`, negative ones first: from the official folder, or from the compact file."""
+    official, compact = folder / "aclImdb", folder / "imdb.npz"
+    if official.is_dir():
+        return _official(official / split)
+    if not compact.is_file():
+        raise ValueError(f"{folder} has neither aclImdb/ nor imdb.npz: unpack aclImdb_v1.tar.gz there")
+    data, offsets, labels = arrays(compact, f"{split}_bytes", f"{split}_offsets", f"{split}_labels")
+    check_table(compact, split, data, offsets, labels, len(CLASSES))
+    return Documents(data, offsets, labels, [f"{compact}: {split} row {row}" for row in range(len(labels))])
+
+
+def _official(folder: Path) -> Documents:
+    paths, labels = [], []
+    for label, name in enumerate(CLASSES):
+        found = sorted((folder / name).glob("*.txt"))
+        if not found:
+            raise ValueError(f"{folder / name} has no reviews (*.txt)")
+        paths += found
+        labels += [label] * len(found)
+    texts = [path.read_bytes() for path in paths]
+    offsets = np.cumsum([0, *map(len, texts)])
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    return Documents(data, offsets, np.array(labels), list(map(str, paths)))
+
+
+def code_points(documents: Documents) -> tuple[Array, Array]:
+    """All characters as code points, and where each document begins among them; refuses empty ones and bad UTF-8."""
+    data, offsets, _, names = documents
+    empty = np.flatnonzero(np.diff(offsets) == 0)
+    if len(empty):
+        raise ValueError(f"{names[empty[0]]}: the document is empty")
+    begins = (data & 0xC0) != 0x80  # the other bytes go on with a character
+    torn = np.flatnonzero(~begins[offsets[:-1]])
+    if len(torn):
+        raise ValueError(f"{names[torn[0]]}: not UTF-8 at byte 0")
+    try:
+        text = data.tobytes().decode()
+    except UnicodeDecodeError as error:
+        row = int(np.searchsorted(offsets, error.start, "right")) - 1
+        raise ValueError(f"{names[row]}: not UTF-8 at byte {error.start - int(offsets[row])}") from None
+    count = np.concatenate([[0], np.cumsum(begins)])
+    return from_text(text), count[offsets]
+
+
+def from_text(text: str) -> Array:
+    """A string's code points."""
+    return np.frombuffer(text.encode("utf-32-le"), "<u4")
+
+
+def vocabulary_table(codes: Array, least: int) -> Array:
+    """Ids by code point, in the order of code points, of what occurs `least` times; the last entry is for the rest."""
+    counts = np.bincount(codes)
+    table = np.full(len(counts) + 1, UNKNOWN)
+    often = np.flatnonzero(counts >= least)
+    table[often] = SPECIAL + np.arange(len(often))
+    return table
+
+
+def padded(rows: Iterable[Array], count: int, longest: int, end: int, kind: Any) -> tuple[Array, Array]:
+    """`count` rows of ids, each with `end` after it, as (count, longest) with padding on the right; and lengths.
+
+    What does not fit is cut off, so that `end` does.
+    """
+    values, lengths = np.zeros((count, longest), kind), np.zeros(count, np.int64)
+    for index, row in enumerate(rows):
+        size = min(len(row), longest - 1)
+        values[index, :size] = row[:size]
+        values[index, size] = end
+        lengths[index] = size + 1
+    return values, lengths
+
+
+def spans(offsets: Array) -> Iterable[tuple[int, int]]:
+    """Where each row begins and ends."""
+    return itertools.pairwise(offsets.tolist())
+
+
+def id_type(vocabulary: int) -> Any:
+    """What ids are stored as."""
+    return np.uint8 if vocabulary <= 256 else np.int32
+
+
+def arrays(path: Path, *names: str) -> list[Array]:
+    """Arrays of an npz file by name."""
+    try:
+        with np.load(path) as file:
+            missing = [name for name in names if name not in file]
+            if not missing:
+                return [file[name] for name in names]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    raise ValueError(f"{path} has no array {missing[0]!r}")
+
+
+def check_table(path: Path, split: str, data: Array, offsets: Array, labels: Array, classes: int) -> None:
+    """Refuses rows that do not fit their data, and labels that are no class."""
+    fits = offsets.ndim == 1 and len(offsets) == len(labels) + 1 > 1
+    if not (fits and offsets[0] == 0 and offsets[-1] == len(data) and (np.diff(offsets) >= 0).all()):
+        raise ValueError(f"{path}: {split} offsets do not divide {len(data)} symbols into {len(labels)} rows")
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(wrong):
+        row = int(wrong[0])
+        raise ValueError(f"{path}: {split} row {row}: label must be from 0 to {classes - 1}, got {labels[row]}")
+
+
+def check_sizes(max_length: int, vocabulary: int) -> None:
+    """Refuses sizes that leave no room for a character."""
+    for name, value, least in (("max_length", max_length, 2), ("vocabulary", vocabulary, SPECIAL + 1)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")

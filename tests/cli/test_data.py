@@ -1,0 +1,105 @@
+"""`mgrade data`: what is there, what is missing, and the command that gets it."""
+
+import json
+
+import numpy as np
+import pytest
+import typer
+
+from mgrade.cli.data import GENERATED, data_app
+from mgrade.tasks.download import SOURCES
+from mgrade.tasks.labelled import data_folder
+from mgrade.tasks.listops import ListOps
+from mgrade.tasks.pathfinder import Pathfinder
+
+COMMAND = typer.main.get_command(data_app)
+
+
+def call(*arguments):
+    COMMAND(list(map(str, arguments)), standalone_mode=False)
+
+
+def listed(capsys, folder):
+    call("list", "--data", folder, "--json")
+    return {row["name"]: row for row in json.loads(capsys.readouterr().out)["sources"]}
+
+
+def test_an_empty_folder_lacks_everything_and_says_how_to_get_it(tmp_path, capsys):
+    rows = listed(capsys, tmp_path)
+    assert set(rows) == {*SOURCES, *GENERATED}
+    assert {row["state"] for row in rows.values()} == {"missing"}
+    assert rows["mnist"]["command"] == f"mgrade data fetch mnist --data {tmp_path}"
+    assert rows["listops"]["command"] == f"mgrade data generate listops --data {tmp_path}"
+
+
+def test_what_is_there_is_listed_in_full_in_part_or_in_its_compact_form(tmp_path, capsys):
+    (tmp_path / "shd").mkdir()
+    (tmp_path / "shd" / "shd_train.h5.gz").touch()
+    (tmp_path / "cifar10_gray.npz").touch()
+    (tmp_path / "pathfinder32").mkdir()
+    for need in SOURCES["imdb"].needs:
+        (tmp_path / need).mkdir(parents=True)
+    rows = listed(capsys, tmp_path)
+    states = {name: row["state"] for name, row in rows.items() if row["state"] != "missing"}
+    assert states == {
+        "cifar10": "compact",
+        "imdb": "there",
+        "lra": "incomplete",
+        "pathfinder": "there",
+        "shd": "incomplete",
+    }
+    assert rows["shd"]["missing"] == ["shd/shd_test.h5"]
+    assert rows["cifar10"]["there"] == ["cifar10_gray.npz"]
+    assert rows["imdb"]["command"] is None
+
+
+def test_the_table_shows_the_same(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("MGRADE_DATA", str(tmp_path))
+    assert data_folder() == tmp_path
+    call("list")
+    out = capsys.readouterr().out
+    assert out.startswith("data folder: ")
+    assert all(name in out for name in (*SOURCES, *GENERATED))
+    assert "mgrade data fetch cifar10" in out
+
+
+def test_a_fetch_names_its_place_or_refuses_in_one_line(tmp_path, capsys):
+    for need in SOURCES["imdb"].needs:
+        (tmp_path / need).mkdir(parents=True)
+    call("fetch", "imdb", "--data", tmp_path)
+    assert capsys.readouterr().out == f"imdb: {tmp_path / 'aclImdb'}\n"
+    with pytest.raises(ValueError, match="for listops: mgrade data generate listops"):
+        call("fetch", "listops", "--data", tmp_path)
+    with pytest.raises(ValueError, match=r"name must be one of cifar10, .*, got 'cifar'"):
+        call("fetch", "cifar", "--data", tmp_path)
+    with pytest.raises(ValueError, match="sha256 must be 64 hexadecimal digits, got 'x'"):
+        call("fetch", "cifar10", "--data", tmp_path, "--sha256", "x")
+
+
+def test_listops_is_generated_where_the_task_reads_it(tmp_path, capsys):
+    call("generate", "listops", "--data", tmp_path / "new", "--train", 8, "--validation", 3, "--test", 2, "--seed", 1)
+    assert f"listops: {tmp_path / 'new' / 'listops.npz'}" in capsys.readouterr().out
+    assert len(ListOps().read("train", tmp_path / "new").labels) == 8
+    with pytest.raises(ValueError, match=r"listops\.npz is there already"):
+        call("generate", "listops", "--data", tmp_path / "new")
+
+
+@pytest.mark.parametrize(("name", "size"), [("pathfinder", 32), ("pathx", 128)])
+def test_pathfinder_is_generated_where_the_task_reads_it(tmp_path, name, size):
+    call("generate", name, "--out", tmp_path, "--count", 10)
+    values = Pathfinder(size=size).read("train", tmp_path).values
+    assert values.shape == (8, size * size)
+    assert values.dtype == np.uint8
+
+
+def test_wrong_options_are_refused_by_name(tmp_path):
+    for arguments, message in (
+        (("text",), "name must be one of listops, pathfinder, pathx, got 'text'"),
+        (("listops", "--seed", "-1"), "seed must be at least 0, got -1"),
+        (("listops", "--count", "3"), "--count does not go with listops, got 3"),
+        (("pathx", "--train", "3"), "--train does not go with pathx, got 3"),
+        (("pathfinder", "--contour-length", "7"), "contour_length must be 6, 9 or 14, got 7"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call("generate", *arguments, "--data", tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,333 @@
+"""Downloads against a server of our own: resumed, compared, unpacked safely, and never half there."""
+
+import gzip
+import hashlib
+import io
+import tarfile
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from mgrade.tasks import download, unpack
+from mgrade.tasks.download import SOURCES, fetch
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `files` by path; knows ranges or not, cuts the first `cuts` answers after half, fails `failures` times."""
+
+    daemon_threads = True
+
+    def __init__(self, files):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files, self.ranges, self.cuts, self.failures, self.asked = files, True, 0, 0, []
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        server = self.server
+        data, wanted = server.files.get(self.path), self.headers.get("Range")
+        server.asked.append(wanted)
+        if server.failures:
+            server.failures -= 1
+            self.send_error(503)
+            return
+        if data is None:
+            self.send_error(404)
+            return
+        begin = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and server.ranges else 0
+        if begin and begin >= len(data):
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(data)}")
+            self.end_headers()
+            return
+        self.send_response(206 if begin else 200)
+        if begin:
+            self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
+        rest = data[begin:]
+        self.send_header("Content-Length", str(len(rest)))
+        self.end_headers()
+        if server.cuts:
+            server.cuts -= 1
+            rest = rest[: len(rest) // 2]
+        self.wfile.write(rest)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+
+
+@contextmanager
+def serving(**files):
+    with Server({f"/{name}": data for name, data in files.items()}) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def tar(members, *, wrap="cifar-10-batches-bin/"):
+    """A tar.gz of (name, content) or of ready-made entries."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                archive.addfile(member)
+                continue
+            name, content = member
+            entry = tarfile.TarInfo(wrap + name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return out.getvalue()
+
+
+def entry(name, kind, link=""):
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, link
+    return member
+
+
+BATCHES = [(f"{name}.bin", name.encode() * 5000) for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")]
+GOOD = tar(BATCHES)
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def get(server, folder, data=GOOD, **options):
+    return fetch("cifar10", folder, f"{server.address}/a", digest(data), pause=0, **options)
+
+
+def assert_whole(folder):
+    here = folder / "cifar-10-batches-bin"
+    assert sorted(path.name for path in here.iterdir()) == sorted(name for name, _ in BATCHES)
+    assert all((here / name).read_bytes() == content for name, content in BATCHES)
+    assert [path.name for path in folder.iterdir()] == [here.name]
+
+
+def assert_nothing(folder, but=()):
+    """No place, nothing unpacked; only the downloads named."""
+    left = sorted(path.name for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    assert left == sorted(but)
+    assert not (folder / "cifar-10-batches-bin").exists()
+    assert not list(folder.rglob("unpacked"))
+
+
+def test_the_table_is_sound():
+    for source in SOURCES.values():
+        assert source.kind in ("tar.gz", "gz", "file")
+        assert all(remote.sha256 is None or len(bytes.fromhex(remote.sha256)) == 32 for remote in source.remotes)
+        assert all(remote.address.startswith("https://") for remote in source.remotes)
+        assert {need.split("/")[0] for need in source.needs} == set(source.places.values())
+
+
+def test_an_archive_is_fetched_compared_and_unpacked(tmp_path):
+    told = []
+    with serving(a=GOOD) as server:
+        places = get(server, tmp_path, progress=lambda *numbers: told.append(numbers))
+        assert places == [tmp_path / "cifar-10-batches-bin"]
+        assert_whole(tmp_path)
+        assert told[-1] == (len(GOOD), len(GOOD))
+        assert get(server, tmp_path) == places
+        assert len(server.asked) == 1  # what is there is not fetched again
+
+
+def test_a_cut_connection_is_taken_up_where_it_broke(tmp_path):
+    with serving(a=GOOD) as server:
+        server.cuts = 3
+        get(server, tmp_path)
+        half = len(GOOD) // 2
+        quarter = half + (len(GOOD) - half) // 2
+        assert server.asked[:3] == [None, f"bytes={half}-", f"bytes={quarter}-"]
+        assert len(server.asked) == 4
+    assert_whole(tmp_path)
+
+
+def test_without_ranges_it_begins_again(tmp_path):
+    with serving(a=GOOD) as server:
+        server.cuts, server.ranges = 2, False
+        get(server, tmp_path)
+        assert len(server.asked) == 3
+    assert_whole(tmp_path)
+
+
+def test_a_download_of_another_day_is_gone_on_with(tmp_path):
+    with serving(a=GOOD) as server:
+        server.cuts, server.ranges = 99, False
+        with pytest.raises(ValueError, match=f"the connection was cut, 5 times in a row; {len(GOOD) // 2} bytes wait"):
+            get(server, tmp_path)
+        assert_nothing(tmp_path, but=["a.part"])
+        server.cuts, server.ranges, server.asked = 0, True, []
+        get(server, tmp_path)
+        assert server.asked == [f"bytes={len(GOOD) // 2}-"]
+    assert_whole(tmp_path)
+
+
+@pytest.mark.parametrize("more", [b"", b"too long"])
+def test_a_download_that_was_whole_already(tmp_path, more):
+    part = tmp_path / "a.part"
+    part.write_bytes(GOOD + more)
+    with serving(a=GOOD) as server:
+        download.download(f"{server.address}/a", part, limit=2**30, pause=0)
+        assert part.read_bytes() == GOOD
+        assert len(server.asked) == (2 if more else 1)
+
+
+def test_a_server_in_trouble_is_asked_again_and_a_missing_file_is_not(tmp_path):
+    with serving(a=GOOD) as server:
+        server.failures = 4
+        get(server, tmp_path)
+        assert len(server.asked) == 5
+        server.asked = []
+        with pytest.raises(ValueError, match="/b: HTTP status 404 Not Found"):
+            fetch("imdb", tmp_path, f"{server.address}/b", pause=0)
+        assert len(server.asked) == 1
+        server.failures = 99
+        with pytest.raises(ValueError, match="HTTP status 503 Service Unavailable, 5 times in a row"):
+            fetch("imdb", tmp_path, f"{server.address}/b", pause=0)
+
+
+def test_nobody_there_is_one_line(tmp_path):
+    with serving() as server:
+        address = server.address
+    with pytest.raises(ValueError, match="Connection refused, 5 times in a row") as refusal:
+        fetch("cifar10", tmp_path, f"{address}/a", pause=0)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_wrong_digest_is_refused_and_thrown_away(tmp_path):
+    with serving(a=GOOD) as server:
+        with pytest.raises(
+            ValueError, match=f"SHA-256 must be {SOURCES['cifar10'].remotes[0].sha256}, got {digest(GOOD)}"
+        ):
+            fetch("cifar10", tmp_path, f"{server.address}/a", pause=0)
+        assert_nothing(tmp_path)
+
+
+HOSTILE = {
+    "a path upwards": ([("../../outside", b"x")], "'cifar-10-batches-bin/../../outside' has a path that may lead out"),
+    "an absolute path": (
+        [entry("/etc/outside", tarfile.REGTYPE)],
+        "member '/etc/outside' has a path that may lead out",
+    ),
+    "a symbolic link": ([entry("link", tarfile.SYMTYPE, "/etc")], "member 'link' is a link to '/etc'"),
+    "a hard link": ([entry("link", tarfile.LNKTYPE, "../secret")], "member 'link' is a link to '../secret'"),
+    "a device": ([entry("null", tarfile.CHRTYPE)], "member 'null' is neither a plain file nor a folder"),
+    "a pipe": ([entry("pipe", tarfile.FIFOTYPE)], "member 'pipe' is neither a plain file nor a folder"),
+    "a name twice": ([BATCHES[0]], r"data_batch_1.bin' is in the place of another"),
+    "a file as a folder": ([(f"{BATCHES[0][0]}/x", b"x")], r"data_batch_1.bin/x' is in the place of another"),
+}
+
+
+@pytest.mark.parametrize("members", HOSTILE)
+def test_hostile_archives_are_refused_whole(tmp_path, members):
+    extra, message = HOSTILE[members]
+    data = tar([*BATCHES, *extra])
+    folder = tmp_path / "data"
+    with serving(a=data) as server, pytest.raises(ValueError, match=message) as refusal:
+        get(server, folder, data)
+    assert str(refusal.value).startswith("a: member ")
+    assert_nothing(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (GOOD[:-20], "a: not a whole gzip file"),
+        (GOOD[: len(GOOD) // 2], "a: not a whole gzip file"),
+        (GOOD[:-8] + bytes(8), "a: not a whole gzip file: CRC check failed"),
+        (b"<html>not found</html>", "a: not a whole gzip file"),
+        (gzip.compress(b"plain text" * 100), "a: not a whole tar archive"),
+        (gzip.compress(gzip.decompress(GOOD)[:20000]), "a: not a whole tar archive"),
+        (tar(BATCHES[:5]), "cifar10: what was unpacked has no cifar-10-batches-bin/test_batch.bin"),
+    ],
+)
+def test_damaged_archives_are_refused(tmp_path, data, message):
+    with serving(a=data) as server, pytest.raises(ValueError, match=message):
+        get(server, tmp_path, data)
+    assert_nothing(tmp_path)
+
+
+def test_too_much_is_refused(tmp_path, monkeypatch):
+    target = tmp_path / "target"
+    target.mkdir()
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(tar([("zeros", bytes(5000))]))
+    with pytest.raises(ValueError, match="'cifar-10-batches-bin/zeros' goes beyond 4999 bytes"):
+        unpack.unpack_tar(path, target, name="a", limit=4999)
+    path.write_bytes(gzip.compress(bytes(5000)))
+    with pytest.raises(ValueError, match="a: it unpacks to more than 4999 bytes"):
+        unpack.unpack_gzip(path, target / "zeros", name="a", limit=4999)
+    path.write_bytes(GOOD)
+    monkeypatch.setattr(unpack, "MOST_MEMBERS", 3)
+    with pytest.raises(ValueError, match="in 3 members"):
+        unpack.unpack_tar(path, target, name="a", limit=2**30)
+    with serving(a=GOOD) as server, pytest.raises(ValueError, match=f"at most 100 bytes, the server says {len(GOOD)}"):
+        download.download(f"{server.address}/a", tmp_path / "part", limit=100, pause=0)
+
+
+def test_several_files_come_from_one_folder_and_stay_packed(tmp_path, monkeypatch):
+    names = [remote.name for remote in SOURCES["mnist"].remotes]
+    files = {name: gzip.compress(name.encode()) for name in names}
+    remotes = tuple(download.Remote(f"https://x/{name}", digest(data)) for name, data in files.items())
+    monkeypatch.setitem(SOURCES, "mnist", download.Source(**{**vars(SOURCES["mnist"]), "remotes": remotes}))
+    with serving(**files) as server:
+        (place,) = fetch("mnist", tmp_path, server.address + "/", pause=0)
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == files
+    assert not SOURCES["mnist"].missing(tmp_path)
+
+
+def test_an_unknown_digest_is_said(tmp_path):
+    files = {f"shd_{part}.h5.gz": gzip.compress(part.encode()) for part in ("train", "test")}
+    said = []
+    with serving(**files) as server:
+        (place,) = fetch("shd", tmp_path, server.address, say=said.append, pause=0)
+    assert (place / "shd_train.h5").read_bytes() == b"train"
+    assert len(said) == 2
+    assert said[0].startswith(f"shd_train.h5.gz: SHA-256 {digest(files['shd_train.h5.gz'])}; no published digest")
+
+
+@pytest.mark.parametrize("wrap", ["lra_release/lra_release/", "lra_release/", ""])
+def test_folders_of_the_long_range_arena_go_where_tasks_read_them(tmp_path, wrap):
+    inside = {place: name for name, place in SOURCES["lra"].places.items()}
+    needs = [need.split("/", 1) for need in SOURCES["lra"].needs]
+    members = [
+        (f"{inside[place]}/{rest}/x" if "curv" in rest else f"{inside[place]}/{rest}", b"x") for place, rest in needs
+    ]
+    data = tar([*members, ("pathfinder64/much", b"x"), ("README", b"x")], wrap=wrap)
+    with serving(a=data) as server:
+        fetch("lra", tmp_path, f"{server.address}/a", digest(data), pause=0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["aan", "listops", "pathfinder128", "pathfinder32"]
+    assert not SOURCES["lra"].missing(tmp_path)
+
+
+def test_what_is_in_the_way_is_left_alone(tmp_path):
+    (tmp_path / "cifar-10-batches-bin").mkdir()
+    with pytest.raises(ValueError, match=r"data_batch_1\.bin is not; move it away"):
+        fetch("cifar10", tmp_path)
+    with download._workshop("imdb", tmp_path), pytest.raises(ValueError, match="another process is fetching imdb"):
+        fetch("imdb", tmp_path)
+
+
+def test_wrong_arguments_are_refused_by_name(tmp_path):
+    for arguments, message in (
+        (("cifar",), "name must be one of cifar10, mnist, imdb, lra, speech_commands, shd, got 'cifar'"),
+        (("cifar10", tmp_path, "file:///etc/passwd"), "address must begin with http:// or https://"),
+        (("cifar10", tmp_path, None, "abc"), "sha256 must be 64 hexadecimal digits, got 'abc'"),
+        (("mnist", tmp_path, None, "a" * 64), "sha256 must be left out for mnist, which has 4 files"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fetch(*(arguments if len(arguments) > 1 else (*arguments, tmp_path)))
