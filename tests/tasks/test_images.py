@@ -209,3 +209,16 @@ def test_the_real_gray_images_are_around_zero():
     values = task.prepare(torch.from_numpy(found.values[:2000]))
     assert abs(values.mean()) < 0.1
     assert 0.9 < values.std() < 1.1
+
+
+def test_delays_at_whole_rows_are_counted_beside_chance():
+    task = Image()
+    model = Model(ModelConfig(**task.model_fields(), dim=4, depth=2, taps=4, max_delay=128))
+    with torch.no_grad():
+        model.layers[0].conv.position.copy_(torch.tensor([32.0, 65.9, 94.0, 0.0]).expand(4, -1))
+        model.layers[1].conv.position.fill_(48.0)
+    found = task.examine(model, 0, torch.device("cpu"))
+    assert found["delays_at_rows"] == 3 / 8
+    assert abs(found["delays_at_rows_by_chance"] - 4 * 3.0 / 127) < 0.01
+    plain = Model(ModelConfig.mingru(**task.model_fields(), dim=4, depth=1))
+    assert task.examine(plain, 0, torch.device("cpu")) == {}

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from mgrade.cli import training
+from mgrade.cli.data import data_app
 
 app = typer.Typer(
     name="mgrade",
@@ -26,6 +27,7 @@ app = typer.Typer(
 
 for _command in (training.recipes, training.train, training.evaluate, training.reproduce):
     app.command()(_command)
+app.add_typer(data_app, name="data")
 
 
 def main(arguments: list[str] | None = None) -> None:

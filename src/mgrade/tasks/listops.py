@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from mgrade._files import replace
+from mgrade.tasks.files import Array, arrays, check_table, padded, spans
 from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.task import SPLITS, derive, positive
-from mgrade.tasks.text import Array, arrays, check_table, padded, spans
 
 # `<unk>` never occurs: it is there because others have it, and so that models have the same size as theirs.
 SYMBOLS = ("<pad>", "<eos>", "[MIN", "[MAX", "[MED", "[SM", "]", *"0123456789", "<unk>")

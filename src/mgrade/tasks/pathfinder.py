@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 from mgrade._files import replace
+from mgrade.tasks.files import arrays
 from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.pathfinder_images import PATH32, PATHX, generate
 from mgrade.tasks.png import read_gray
 from mgrade.tasks.task import generator, positive
-from mgrade.tasks.text import arrays
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -17,21 +17,10 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import Model
+from mgrade.tasks.files import Array, arrays, check_table, padded, spans
 from mgrade.tasks.labelled import Labelled, Sequences, data_folder
 from mgrade.tasks.task import derive
-from mgrade.tasks.text import (
-    END,
-    SPECIAL,
-    UNKNOWN,
-    Array,
-    arrays,
-    check_sizes,
-    check_table,
-    from_text,
-    id_type,
-    padded,
-    spans,
-)
+from mgrade.tasks.text import END, SPECIAL, UNKNOWN, check_sizes, from_text, id_type
 
 FILES = {"train": "train", "validation": "eval", "test": "test"}
 COLUMNS = ("label", "first id", "second id", "first text", "second text")

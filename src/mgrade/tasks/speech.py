@@ -22,9 +22,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mgrade.tasks.files import arrays
 from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.task import SPLITS, generator
-from mgrade.tasks.text import arrays
 
 COMMANDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 _OTHERS = """backward bed bird cat dog eight five follow forward four happy house learn marvin nine one seven sheila

@@ -33,7 +33,7 @@ else:
 
 PRESETS = ("mgrade", "mingru", "dcls", "tcn", "lru", "lru_dcls")
 # Experiments that belong together in one of the paper's tables, as patterns of recipe names.
-_LRA, _ABLATED = "listops text retrieval image pathfinder".split(), "listops image pathfinder".split()
+_LRA, _ABLATED = ["listops", "text", "retrieval", "image", "pathfinder"], ["listops", "image", "pathfinder"]
 GROUPS = {
     "theory": [f"{name}/*" for name in ("lorenz", "highfreq", "flipflop", "selective-copying")],
     "lra": [f"{name}/{model}" for name in _LRA for model in ("mgrade", "lru")],
