@@ -27,6 +27,14 @@ def parameters(config: ModelConfig) -> dict[str, int]:
     }
 
 
+def instantiated(config: ModelConfig) -> dict[str, int]:
+    """Parameters per component with every delay kernel written out, max_delay elements a channel (Appendix C)."""
+    counts = parameters(config)
+    if config.conv == "delay":
+        counts["conv"] = config.depth * config.dim * config.max_delay
+    return counts
+
+
 def left_out(config: ModelConfig) -> dict[str, int]:
     """Parameters that the formulas do not count: biases of encoder and decoder, and optional extras."""
     c = config
@@ -50,3 +58,17 @@ def buffer(config: ModelConfig) -> dict[str, int]:
     }
     units = {"mingru": config.hidden, "lru": config.hidden, "none": 0}[config.recurrence]
     return {"conv": config.dim * sum(reach[config.conv]), "recurrence": config.depth * units}
+
+
+def state(config: ModelConfig) -> dict[str, int]:
+    """What this package's model keeps between steps, in real numbers: no formula of the paper, but the truth.
+
+    A delay line holds the past without the present, an LRU's units are complex, a pooled readout has a sum.
+    """
+    past = sum(config.memory(layer) for layer in range(config.depth))
+    units = {"mingru": config.hidden, "lru": 2 * config.hidden, "none": 0}[config.recurrence]
+    return {
+        "conv": config.dim * past,
+        "recurrence": config.depth * units,
+        "readout": 0 if config.readout == "every" else config.dim,
+    }

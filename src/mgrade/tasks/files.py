@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 def arrays(path: Path, *names: str) -> list[Array]:
     """Arrays of an npz file by name."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             missing = [name for name in names if name not in file]
             if not missing:
                 return [file[name] for name in names]

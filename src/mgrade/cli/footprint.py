@@ -1,0 +1,203 @@
+"""`mgrade footprint` and `mgrade size`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from mgrade.footprint import Candidate, Chip, Footprint, Limits
+
+SHOWN = 10
+
+
+class Precision(str, Enum):
+    """Of a weight; kept activations are float32 or int16."""
+
+    float32 = "float32"
+    int8 = "int8"
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
+At = Annotated[Precision, typer.Option("--precision", help="Of weights; with int8, buffers are int16.")]
+Text = Optional[str]  # noqa: UP045
+Instantiated = Annotated[bool, typer.Option("--instantiated", help="Store delay kernels written out, as Appendix C.")]
+
+
+def footprint(
+    subject: Annotated[str, typer.Argument(metavar="RECIPE|CHECKPOINT|EXPORT", help="What to measure.")],
+    target: Annotated[Text, typer.Option("--target", metavar="CHIP", help="Judge this chip only.")] = None,
+    precision: At = Precision.float32,
+    others: Annotated[bool, typer.Option("--published", help="Also the published models of the task.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Parameters and buffer by the paper's formulas, component by component, and the chips a model fits."""
+    from mgrade.footprint import CHIPS, find_chip, find_subject, measure, published
+
+    chips = CHIPS if target is None else (find_chip(target),)
+    found = find_subject(subject)
+    measured = measure(found.config, precision.value)
+    beside = [row.to_dict() for row in published(found.experiment or "")]
+    if as_json:
+        print(json.dumps({"name": found.name, **measured.to_dict(chips), "published": beside}, indent=1))
+        return
+    console = _console()
+    console.print(f"{found.name}, {precision.value}: {_shape(measured)}", highlight=False)
+    console.print()
+    console.print(_components(measured))
+    console.print()
+    console.print(_chips(measured, chips))
+    if others:
+        console.print()
+        console.print(_published(beside) if beside else "the paper has no published models of this task")
+
+
+def size(
+    ram: Annotated[Text, typer.Option("--ram", help="RAM, as 64K. Default: the chip's.")] = None,
+    flash: Annotated[Text, typer.Option("--flash", help="Flash, as 256K; 0: all in RAM. Default: the chip's.")] = None,
+    rate: Annotated[Optional[float], typer.Option("--rate", metavar="HZ", help="Steps a second.")] = None,  # noqa: UP045
+    chip: Annotated[Text, typer.Option("--chip", metavar="NAME", help="A chip of `mgrade footprint`.")] = None,
+    precision: At = Precision.float32,
+    inputs: Annotated[int, typer.Option(help="Input channels.")] = 1,
+    outputs: Annotated[int, typer.Option(help="Output channels, or classes.")] = 10,
+    instantiated: Instantiated = False,
+    as_json: AsJson = False,
+) -> None:
+    """The mGRADE configurations that fit a memory, largest first; with --rate and --chip, that also keep up."""
+    from mgrade.footprint import sizes
+
+    limits = _limits(ram, flash, rate, chip, precision.value)
+    found = sizes(limits, inputs=inputs, outputs=outputs, precision=precision.value, instantiated=instantiated)
+    if not found:
+        raise ValueError(f"nothing on the grid fits {_says(limits)}")
+    shown = found[:SHOWN]
+    if as_json:
+        document = {
+            "ram": limits.ram,
+            "flash": limits.flash,
+            "operations": limits.operations,
+            "precision": precision.value,
+            "fitting": len(found),
+            "configurations": [one.to_dict() for one in shown],
+        }
+        print(json.dumps(document, indent=1))
+        return
+    console = _console()
+    told = f"{len(found):,} configurations fit {_says(limits)} at {precision.value}; the largest:"
+    console.print(told, highlight=False)
+    console.print(_candidates(shown, limits))
+
+
+def _limits(ram: str | None, flash: str | None, rate: float | None, name: str | None, precision: str) -> Limits:
+    from mgrade.footprint import Limits, find_chip, parse_bytes
+
+    chip = None if name is None else find_chip(name)
+    for option, value in (("--ram", ram), ("--flash", flash)):
+        if value is None and chip is None:
+            raise ValueError(f"size needs {option}, or --chip, which has both")
+    return Limits(
+        ram=parse_bytes(ram) if ram is not None else chip.ram if chip else 0,
+        flash=parse_bytes(flash) if flash is not None else chip.flash if chip else 0,
+        operations=_operations(rate, chip, precision),
+    )
+
+
+def _operations(rate: float | None, chip: Chip | None, precision: str) -> float | None:
+    """Multiply-accumulates that a step may take; None where no rate is asked for."""
+    if rate is None:
+        return None
+    if not 0 < rate < float("inf"):
+        raise ValueError(f"--rate must be a number above 0, got {rate:g}")
+    if chip is None:
+        raise ValueError("--rate needs --chip: how fast a step is depends on it")
+    capacity = chip.capacity(precision)
+    if capacity is None:
+        raise ValueError(f"--rate: how fast {chip.name} computes in {precision} is not known")
+    return capacity / rate
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 200)
+
+
+def _says(limits: Limits) -> str:
+    room = f"{limits.ram:,} B of RAM" + (f" and {limits.flash:,} B of flash" if limits.flash else " and no flash")
+    steps = "" if limits.operations is None else f" and {limits.operations:,.0f} multiply-accumulates a step"
+    return room + steps
+
+
+def _shape(measured: Footprint) -> str:
+    config = measured.config
+    parts = [name for name in (config.conv, config.recurrence, config.mlp) if name != "none"]
+    delays = {"delay": f", taps {config.taps}, max_delay {config.max_delay}", "dilated": f", taps {config.taps}"}
+    return f"{' + '.join(parts)}, dim {config.dim}, depth {config.depth}" + delays.get(config.conv, "")
+
+
+def _table(*columns: str, left: int = 1) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index < left else "right", no_wrap=True)
+    return table
+
+
+def _components(measured: Footprint) -> Table:
+    table = _table("component", "parameters", "bytes", "instantiated", "buffer", "bytes")
+    figures = measured.to_dict(())
+
+    def row(name: str, *values: int) -> None:
+        table.add_row(name, *(f"{value:,}" if value else "" for value in values))
+
+    for name, part in figures["components"].items():
+        weights, kept = part["parameters"], part["buffer"]
+        row(name, weights["count"], weights["bytes"], part["instantiated"]["count"], kept["count"], kept["bytes"])
+    weights, kept = figures["parameters"], figures["buffer"]
+    written = figures["instantiated"]["count"]
+    row("all, by the paper's formulas", weights["count"], weights["bytes"], written, kept["count"], kept["bytes"])
+    for name, extra in figures["left_out"].items():
+        row(f"left out: {name}", extra["count"], extra["bytes"], extra["count"])
+    truth = figures["exact"]
+    row("the model itself, float32", truth["parameters"], truth["parameter_bytes"], 0, 0, truth["state_bytes"])
+    return table
+
+
+def _chips(measured: Footprint, chips: tuple[Chip, ...]) -> Table:
+    table = _table("chip", "core", "RAM", "flash", "fits", "instantiated", left=2)
+    for chip in chips:
+        verdicts = ["yes" if measured.fits(chip, written) else "no" for written in (False, True)]
+        table.add_row(chip.name, chip.core, _size(chip.ram), _size(chip.flash) if chip.flash else "-", *verdicts)
+    return table
+
+
+def _published(rows: list[dict[str, Any]]) -> Table:
+    table = _table("published model", "parameters", "buffer", "by formula", "instantiated", "by formula")
+    for row in rows:
+        cells: list[str | None] = [row["parameters"]["printed"]]
+        for figure in (row["buffer"], row["instantiated"]):
+            cells += [figure["printed"], None if figure["formula_bytes"] is None else _size(figure["formula_bytes"])]
+        table.add_row(row["model"], *(cell or "-" for cell in cells))
+    return table
+
+
+def _candidates(shown: list[Candidate], limits: Limits) -> Table:
+    table = _table(
+        "dim", "depth", "taps", "max_delay", "parameters", "bytes", "buffer bytes", "operations", "load", left=0
+    )
+    for one in shown:
+        figures = [f"{value:,}" for value in one.to_dict().values()]
+        load = "" if limits.operations is None else f"{100 * one.operations / limits.operations:.0f} %"
+        table.add_row(*figures, load)
+    return table
+
+
+def _size(count: int) -> str:
+    """Bytes as the paper prints them, 1024-based."""
+    for unit, scale in (("G", 1024**3), ("M", 1024**2), ("K", 1024)):
+        if count >= scale:
+            return f"{count / scale:.2f}".rstrip("0").rstrip(".") + unit
+    return str(count)

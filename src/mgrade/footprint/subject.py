@@ -1,0 +1,32 @@
+"""What a footprint is asked of: a recipe, a saved model or a finished run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from mgrade.nn import ModelConfig, load
+from mgrade.train import load_recipe, shipped
+
+
+class Subject(NamedTuple):
+    """A model, its name, and the experiment it belongs to where that is known."""
+
+    name: str
+    config: ModelConfig
+    experiment: str | None
+
+
+def find_subject(name: str) -> Subject:
+    """The model of a shipped recipe, a TOML file, a folder written by `Model.save`, or the folder of a run."""
+    path = Path(name)
+    if not name.endswith(".toml"):
+        for folder in (path, path / "model"):
+            if (folder / "config.json").is_file():
+                return Subject(name, load(folder).config, None)
+        if path.is_file():
+            raise ValueError(f"{name}: exports cannot be measured yet: give the recipe or checkpoint it was made from")
+        if path.is_dir() and name not in shipped():
+            raise ValueError(f"{name}: is neither a saved model (config.json) nor a finished run (model/config.json)")
+    recipe = load_recipe(name)
+    return Subject(name, recipe.model, recipe.experiment)
