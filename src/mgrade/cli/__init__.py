@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from mgrade.cli import training
+from mgrade.cli import footprint, training
 from mgrade.cli.data import data_app
 
 app = typer.Typer(
@@ -25,7 +25,14 @@ app = typer.Typer(
 )
 
 
-for _command in (training.recipes, training.train, training.evaluate, training.reproduce):
+for _command in (
+    training.recipes,
+    training.train,
+    training.evaluate,
+    training.reproduce,
+    footprint.footprint,
+    footprint.size,
+):
     app.command()(_command)
 app.add_typer(data_app, name="data")
 

@@ -168,9 +168,11 @@ def _components(measured: Footprint) -> Table:
 
 def _chips(measured: Footprint, chips: tuple[Chip, ...]) -> Table:
     table = _table("chip", "core", "RAM", "flash", "fits", "instantiated", left=2)
+    table.add_column("note", no_wrap=True)
     for chip in chips:
         verdicts = ["yes" if measured.fits(chip, written) else "no" for written in (False, True)]
-        table.add_row(chip.name, chip.core, _size(chip.ram), _size(chip.flash) if chip.flash else "-", *verdicts)
+        flash = _size(chip.flash) if chip.flash else "-"
+        table.add_row(chip.name, chip.core, _size(chip.ram), flash, *verdicts, chip.note)
     return table
 
 
@@ -185,13 +187,11 @@ def _published(rows: list[dict[str, Any]]) -> Table:
 
 
 def _candidates(shown: list[Candidate], limits: Limits) -> Table:
-    table = _table(
-        "dim", "depth", "taps", "max_delay", "parameters", "bytes", "buffer bytes", "operations", "load", left=0
-    )
+    columns = ("dim", "depth", "taps", "max_delay", "parameters", "bytes", "buffer bytes", "operations")
+    table = _table(*columns, *(() if limits.operations is None else ("load",)), left=0)
     for one in shown:
-        figures = [f"{value:,}" for value in one.to_dict().values()]
-        load = "" if limits.operations is None else f"{100 * one.operations / limits.operations:.0f} %"
-        table.add_row(*figures, load)
+        load = [] if limits.operations is None else [f"{100 * one.operations / limits.operations:.0f} %"]
+        table.add_row(*(f"{value:,}" for value in one.to_dict().values()), *load)
     return table
 
 

@@ -35,9 +35,9 @@ class Chip(NamedTuple):
         return None if rate is None or self.mhz is None else rate * self.mhz * 1e6
 
 
-# Assumptions for a whole step of a compiled model on one core, activations and norms included: rounded down from
-# instruction counts of the Cortex-M4, M55 and M0+ under emulation, so without caches or wait states. The M7 and M33
-# are taken to be no slower than the M4.
+# Assumptions, for compiled code on one core. float32: a whole step of a model, activations and norms included; int8:
+# matrix products alone. Rounded down from instruction counts of the Cortex-M55 (vector instructions), M4 and M0+ under
+# emulation, one instruction a cycle: no caches, no wait states. The M7 and M33 are taken to be no slower than the M4.
 MACS_PER_CYCLE: dict[str, dict[str, float]] = {
     "Cortex-M55": {"float32": 0.8, "int8": 1.5},
     "Cortex-M7": {"float32": 0.2, "int8": 0.35},

@@ -24,7 +24,7 @@ class Sizes(NamedTuple):
 
 
 class Published(NamedTuple):
-    """One model on one task. `parameters`, `buffer` and `instantiated` are as printed, None where the paper has none."""
+    """One model on one task; parameters, buffer and instantiated parameters as printed, None where a dash stands."""
 
     model: str
     task: str
