@@ -8,6 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from mgrade._library import load_library
+
 # Below this many multiply-adds a second thread costs more than it brings.
 PARALLEL_FROM = 1 << 15
 
@@ -28,28 +30,17 @@ _SIGNATURES = {
 }
 
 
-def _load() -> ctypes.CDLL | None:
-    for path in sorted(Path(__file__).parent.glob("_kernels*")):
-        if path.suffix in (".so", ".pyd", ".dylib"):
-            try:
-                return _declare(ctypes.CDLL(str(path)))
-            except (OSError, AttributeError):  # built for another machine, or by another version
-                continue
-    return None
-
-
-def _declare(lib: ctypes.CDLL) -> ctypes.CDLL:
+def _declare(lib: ctypes.CDLL) -> None:
     for name, letters in _SIGNATURES.items():
         for suffix, real in (("f32", ctypes.c_float), ("f64", ctypes.c_double)):
             kinds = {"p": _POINTER, "n": _INT64, "r": real, "t": _INT}
             function = getattr(lib, f"mgrade_{name}_{suffix}")
             function.argtypes = [kinds[letter] for letter in letters.replace(" ", "")]
             function.restype = None
-    return lib
 
 
 # The shared library, or None where it was not built.
-LIBRARY = _load()
+LIBRARY = load_library(Path(__file__).parent, "_kernels", _declare)
 
 
 def call(name: str, dtype: torch.dtype, *arguments: Tensor | int | float | None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
+from mgrade._library import load_library
+
 _POINTER, _INT64, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 # The arguments of every function; all return 0 if all went well.
 _SIGNATURES = {
@@ -14,23 +16,12 @@ _SIGNATURES = {
 }
 
 
-def _load() -> ctypes.CDLL | None:
-    for path in sorted(Path(__file__).parent.glob("_generators*")):
-        if path.suffix in (".so", ".pyd", ".dylib"):
-            try:
-                return _declare(ctypes.CDLL(str(path)))
-            except (OSError, AttributeError):  # built for another machine, or by another version
-                continue
-    return None
-
-
-def _declare(lib: ctypes.CDLL) -> ctypes.CDLL:
+def _declare(lib: ctypes.CDLL) -> None:
     for name, kinds in _SIGNATURES.items():
         function = getattr(lib, name)
         function.argtypes = kinds
         function.restype = _INT
-    return lib
 
 
 # The shared library, or None where it was not built.
-LIBRARY = _load()
+LIBRARY = load_library(Path(__file__).parent, "_generators", _declare)

@@ -1,0 +1,20 @@
+"""Shared libraries of C code: there if a compiler was at installation, loaded with ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
+
+def load_library(folder: Path, name: str, declare: Callable[[ctypes.CDLL], None]) -> ctypes.CDLL | None:
+    """The library `name` in `folder`, its functions declared by `declare`; None where it was not built."""
+    for path in sorted(folder.glob(f"{name}*")):
+        if path.suffix in (".so", ".pyd", ".dylib"):
+            try:
+                library = ctypes.CDLL(str(path))
+                declare(library)
+            except (OSError, AttributeError):  # built for another machine, or by another version
+                continue
+            return library
+    return None
