@@ -6,8 +6,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,11 +13,11 @@ from typing import Any
 
 import torch
 
-import mgrade
 from benchmarks import contenders, measure, peers
 from benchmarks.configurations import CONFIGURATIONS, Configuration
 from benchmarks.contenders import Workload
 from mgrade import ops
+from mgrade._provenance import commit, hardware, versions
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -60,8 +58,8 @@ def parse(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.N
 
 def show_header(document: dict[str, Any]) -> None:
     """One line on the machine, one on each peer."""
-    hardware = document["hardware"]
-    where = hardware.get("gpu") or f"{hardware['cpu']}, {hardware['threads']} threads"
+    machine = document["hardware"]
+    where = machine.get("gpu") or f"{machine['cpu']}, {machine['threads']} threads"
     print(f"{where}, copy {document['copy_bandwidth'] / 1e9:,.1f} GB/s, torch {document['versions']['torch']}")
     for name, version in document["peers"].items():
         print(f"{name}: {version}")
@@ -72,63 +70,15 @@ def header(options: argparse.Namespace, device: str) -> dict[str, Any]:
     """Hardware, versions, commit, date, peers and the device's copy bandwidth."""
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "commit": options.commit or _commit(),
+        "commit": options.commit or commit(),
         "quick": options.quick,
         "repeats": options.repeats,
-        "hardware": _hardware(device),
-        "versions": _versions(),
+        "hardware": hardware(torch.device(device)),
+        "versions": versions(),
         "mgrade_backends": list(ops.available()),
         "peers": {} if options.skip_peers else peers.availability(device),
         "copy_bandwidth": measure.copy_bandwidth(device, options.quick),
         "units": "seconds and bytes; floor_share: the byte floor's time over the measured one",
-    }
-
-
-def _commit() -> str | None:
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks")
-        return git("rev-parse", "HEAD") + (" with changes" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _hardware(device: str) -> dict[str, Any]:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    hardware: dict[str, Any] = {
-        "cpu": models[0] if models else platform.processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "system": platform.system(),
-    }
-    if device == "cuda":
-        gpu = torch.cuda.get_device_properties(0)
-        hardware |= {
-            "gpu": gpu.name,
-            "gpu_memory": gpu.total_memory,
-            "multiprocessors": gpu.multi_processor_count,
-        }
-    return hardware
-
-
-def _versions() -> dict[str, Any]:
-    try:
-        import triton
-
-        triton_version = triton.__version__
-    except ImportError:
-        triton_version = None
-    return {
-        "python": platform.python_version(),
-        "mgrade": mgrade.__version__,
-        "torch": torch.__version__,
-        "triton": triton_version,
-        "cuda": torch.version.cuda,
-        "cudnn": torch.backends.cudnn.version(),
     }
 
 

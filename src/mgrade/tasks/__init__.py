@@ -11,7 +11,7 @@ from mgrade.tasks.retrieval import Retrieval
 from mgrade.tasks.selective_copying import SelectiveCopying
 from mgrade.tasks.speech import Speech
 from mgrade.tasks.spikes import HeidelbergDigits
-from mgrade.tasks.task import Batch, Part, Task, derive, generator
+from mgrade.tasks.task import Batch, Drawn, Part, Task, derive, generator
 from mgrade.tasks.text import Text
 
 TASKS: dict[str, type[Task]] = {
@@ -30,4 +30,4 @@ TASKS: dict[str, type[Task]] = {
     "text": Text,
 }
 
-__all__ = ["TASKS", "Batch", "Labelled", "Part", "Sequences", "Task", "data_folder", "derive", "generator"]
+__all__ = ["TASKS", "Batch", "Drawn", "Labelled", "Part", "Sequences", "Task", "data_folder", "derive", "generator"]

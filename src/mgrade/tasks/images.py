@@ -22,7 +22,7 @@ from torch import Tensor
 
 from mgrade.nn import DelayConv, Model
 from mgrade.tasks.files import arrays
-from mgrade.tasks.labelled import Labelled, Sequences
+from mgrade.tasks.labelled import HeldOut, Sequences
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -32,7 +32,7 @@ _RECORD = 1 + 3 * _PIXELS
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pixels(Labelled):
+class _Pixels(HeldOut):
     """Images as sequences of pixels, ten classes; `shift` and `scale` of each channel, with pixels from 0 to 1."""
 
     shift: ClassVar[tuple[float, ...]]

@@ -7,9 +7,10 @@ compact as the files (bytes where they are bytes); `prepare` turns a batch into 
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,42 +38,17 @@ def data_folder() -> Path:
 class Labelled(Task):
     """A fixed set of labelled sequences; a subclass says how to read it, how many classes it has, what goes in."""
 
-    endless: ClassVar[bool] = False
-    official_validation: ClassVar[bool] = False
-    """Whether the distribution has a validation set; otherwise a share of the training set is held out."""
-
-    held_out: float = 0.1
-    """Share of the training set that chooses the checkpoint, where there is no official validation set."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number = isinstance(self.held_out, (int, float)) and not isinstance(self.held_out, bool)
-        if not number or not 0 < self.held_out < 1:
-            raise ValueError(f"held_out must be above 0 and below 1, got {self.held_out!r}")
-
+    @abstractmethod
     def read(self, split: str, folder: Path) -> Sequences:
         """A split as the distribution has it, from the data folder."""
-        raise NotImplementedError
 
     def prepare(self, values: Tensor) -> Tensor:
         """What the model reads, from a batch of values; on the device, without host synchronisation."""
         return values
 
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
-        """Values, labels and, where they differ, lengths.
-
-        What is held out for validation depends on the task alone: it is the same for all seeds.
-        """
-        folder = data_folder()
-        if self.official_validation or split == "test":
-            return _batch(self.read(split, folder), device)
-        whole = self.read("train", folder)
-        count = len(whole.labels)
-        order = torch.randperm(count, generator=generator(0, "held out", count)).numpy()
-        held = max(1, round(self.held_out * count))
-        chosen = np.sort(order[:held] if split == "validation" else order[held:])
-        lengths = None if whole.lengths is None else whole.lengths[chosen]
-        return _batch(Sequences(whole.values[chosen], whole.labels[chosen], lengths), device)
+        """Values, labels and, where they differ, lengths."""
+        return _batch(self.read(split, data_folder()), device)
 
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
         """Cross-entropy of the pooled outputs."""
@@ -86,6 +62,32 @@ class Labelled(Task):
     def _logits(self, model: Model, values: Tensor, labels: Tensor, lengths: Tensor | None = None) -> Tensor:
         logits: Tensor = model(self.prepare(values), lengths=lengths)[0]
         return logits
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut(Labelled):
+    """A set whose distribution has no validation split: a share of its training split takes that part."""
+
+    held_out: float = 0.1
+    """Share of the training set that chooses the checkpoint."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number = isinstance(self.held_out, (int, float)) and not isinstance(self.held_out, bool)
+        if not number or not 0 < self.held_out < 1:
+            raise ValueError(f"held_out must be above 0 and below 1, got {self.held_out!r}")
+
+    def examples(self, split: str, seed: int, device: torch.device) -> Batch:
+        """As in `Labelled`. What is held out depends on the task alone: it is the same for all seeds."""
+        if split == "test":
+            return super().examples(split, seed, device)
+        whole = self.read("train", data_folder())
+        count = len(whole.labels)
+        order = torch.randperm(count, generator=generator(0, "held out", count)).numpy()
+        held = max(1, round(self.held_out * count))
+        chosen = np.sort(order[:held] if split == "validation" else order[held:])
+        lengths = None if whole.lengths is None else whole.lengths[chosen]
+        return _batch(Sequences(whole.values[chosen], whole.labels[chosen], lengths), device)
 
 
 def _batch(found: Sequences, device: torch.device) -> Batch:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,8 +42,6 @@ FILES = {"train": "train", "validation": "val", "test": "test"}
 @dataclass(frozen=True, kw_only=True)
 class ListOps(Labelled):
     """The value of an expression, one of ten digits."""
-
-    official_validation: ClassVar[bool] = True
 
     max_length: int = 2048
     """Symbols of an expression, with `<eos>`; the rest is cut off."""

@@ -13,7 +13,7 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,6 @@ _AT_ONCE = 1000  # images generated between two reports of progress
 @dataclass(frozen=True, kw_only=True)
 class Pathfinder(Labelled):
     """One curve or two. A tenth of the images each is for validation and test, the same for all seeds."""
-
-    official_validation: ClassVar[bool] = True
 
     size: int = 32
     """Side of the images: 32, or 128 for Path-X."""

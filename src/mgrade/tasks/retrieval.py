@@ -10,7 +10,7 @@ import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,8 +35,6 @@ class Retrieval(Labelled):
     The official files are `aan/new_aan_pairs.{train,eval,test}.tsv`. Without them, `acl_papers.npz` stands in: papers
     of the same kind, too few to compare with published results, but enough to try everything.
     """
-
-    official_validation: ClassVar[bool] = True
 
     max_length: int = 4000
     """Characters of a paper, with `<eos>`; the rest is cut off."""

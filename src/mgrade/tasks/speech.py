@@ -15,7 +15,7 @@ import math
 import wave
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,6 @@ _COMPACT = {"train": "speech10_train.npz", "validation": "speech10_val_test.npz"
 @dataclass(frozen=True, kw_only=True)
 class Speech(Labelled):
     """Which word was said: raw sound, one channel, padded with silence on the right to one second."""
-
-    official_validation: ClassVar[bool] = True
 
     words: str = "35"
     """`35` (all words of v0.02) or `10` (the commands yes, no, up, down, left, right, on, off, stop, go)."""

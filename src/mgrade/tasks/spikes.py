@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from mgrade.tasks.labelled import Labelled, Sequences
+from mgrade.tasks.labelled import HeldOut, Sequences
 from mgrade.tasks.task import positive
 
 FIBRES = 700
@@ -29,7 +29,7 @@ CLASSES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeidelbergDigits(Labelled):
+class HeidelbergDigits(HeldOut):
     """Which of 20 digits was said: counts of spikes by time bin and group of fibres."""
 
     bin_ms: float = 5.0

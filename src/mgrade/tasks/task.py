@@ -7,6 +7,7 @@ gives is a function of its options and a seed, so a run can be cut anywhere and 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -34,10 +35,10 @@ def generator(seed: int, *path: str | int, device: torch.device | str = "cpu") -
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(ABC):
     """Base of all tasks: options are fields, checked when made; methods say where data comes from and how to judge.
 
-    A task either draws training examples without end (`draw`) or has a fixed set for every split (`examples`).
+    Every split is a fixed set (`examples`), except that a task which is `endless` draws its training examples afresh.
     """
 
     metric: ClassVar[str] = "accuracy"
@@ -45,7 +46,7 @@ class Task:
     higher_is_better: ClassVar[bool] = True
     test_prefix: ClassVar[str] = "test_"
     """What stands before the names of the test set's figures in a result."""
-    endless: ClassVar[bool] = True
+    endless: ClassVar[bool] = False
     """Training examples are drawn afresh for every step; otherwise the training set is fixed, and epochs count."""
 
     @property
@@ -53,31 +54,27 @@ class Task:
         """How many classes the targets have; None where they are not classes."""
         return None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self) -> None:  # noqa: B027  # where checks begin: every subclass adds its own to super's
         """Checks the options."""
 
+    @abstractmethod
     def model_fields(self) -> dict[str, Any]:
         """What the task settles about a model: `inputs`, `outputs`, `tokens`, `readout`, …"""
-        raise NotImplementedError
 
-    def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
-        """`count` fresh examples as the split has them, on the generator's device; only if `endless`."""
-        raise NotImplementedError
-
+    @abstractmethod
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
         """The whole fixed set of a split on `device`: of every split, or of all but the training set if `endless`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
         """What training makes small, as a sum over the batch and what to divide it by.
 
         weight (classes): how much each class counts; only for tasks that have `classes`.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
         """The figures of a batch by name, among them `metric`; without gradients."""
-        raise NotImplementedError
 
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
         """What is looked at once, at the end, beyond the figures of the test set; as JSON can hold it."""
@@ -88,6 +85,8 @@ class Task:
 class Drawn(Task):
     """A task that makes its own examples, as many as asked for."""
 
+    endless: ClassVar[bool] = True
+
     validation: int = 1000
     """Examples that choose the checkpoint."""
     test: int = 10000
@@ -95,6 +94,10 @@ class Drawn(Task):
 
     def __post_init__(self) -> None:
         positive(validation=self.validation, test=self.test)
+
+    @abstractmethod
+    def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
+        """`count` fresh examples as the split has them, on the generator's device."""
 
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
         """The whole fixed set of a split on `device`: of every split, or of all but the training set if `endless`."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mgrade.tasks.files import Array, arrays, check_table, padded, spans
-from mgrade.tasks.labelled import Labelled, Sequences
+from mgrade.tasks.labelled import HeldOut, Sequences
 
 PAD, UNKNOWN, END = range(3)
 SPECIAL = 3
@@ -34,7 +34,7 @@ class Documents(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text(Labelled):
+class Text(HeldOut):
     """Positive or negative, from the characters of a review.
 
     The distribution has no validation set, and others choose the checkpoint by the test set; here, a share of the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mgrade.tasks import Batch, Task, generator
+from mgrade.tasks import Batch, Drawn, Task, generator
 from mgrade.train.processes import Processes
 
 # Examples without end are drawn for many steps at once: up to so many, and up to so many input values.
@@ -24,6 +24,7 @@ class Feed:
         self.rows = processes.share(batch)
         self._held: tuple[int, Batch] | None = None  # a drawn chunk, or an epoch's order, and its number
         if task.endless:
+            assert isinstance(task, Drawn)
             one = task.draw("train", 1, generator(seed, "probe", device=device))
             self.chunk = max(1, min(_MOST_STEPS, _MOST_VALUES // (batch * max(1, one[0].numel()))))
             self.steps_per_epoch: int | None = None
@@ -57,7 +58,7 @@ class Feed:
         return self._held[1]
 
     def _make(self, number: int) -> Batch:
-        if self.task.endless:
+        if isinstance(self.task, Drawn) and self.task.endless:
             source = generator(self.seed, "train", number, device=self.device)
             return self.task.draw("train", self.chunk * self.size, source)
         # the order is drawn on the CPU: it is the same on every device

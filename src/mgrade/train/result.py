@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import mgrade
 from mgrade._files import replace
+from mgrade._provenance import commit, hardware, versions
 from mgrade.nn import DelayConv, Model
 from mgrade.train.recipe import Recipe
 
@@ -92,41 +88,3 @@ def state_bytes(model: Model) -> int:
     """What one stream must remember between steps: delay lines, hidden states and pooled sums, in bytes."""
     state = model.initial_state(1)
     return sum(tensor.numel() * tensor.element_size() for tensor in (*state.history, *state.hidden, state.total))
-
-
-def commit() -> str | None:
-    """The commit of the source, from MGRADE_COMMIT or git; None where the package is installed without either."""
-    if given := os.environ.get("MGRADE_COMMIT"):
-        return given
-    here = Path(__file__).parent
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)  # this file belongs to that repository
-        return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "-uno", "--", "..") else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def hardware(device: torch.device) -> dict[str, Any]:
-    """What the run ran on."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    found: dict[str, Any] = {"cpu": names[0] if names else platform.processor(), "threads": torch.get_num_threads()}
-    if device.type == "cuda":
-        found["gpu"] = torch.cuda.get_device_name(device)
-    return found
-
-
-def versions() -> dict[str, str]:
-    """The software a result depends on."""
-    found = {"mgrade": mgrade.__version__, "python": platform.python_version(), "torch": torch.__version__}
-    for package in ("triton", "numpy"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
