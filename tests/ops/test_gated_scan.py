@@ -26,7 +26,7 @@ def test_it_is_the_recurrence_written_out(backend):
         opening = 1 / (1 + torch.exp(-gate[:, t]))
         state = (1 - opening) * state + opening * candidate[:, t]
         assert_close(h[:, t], state, 2e-6)
-    assert torch.equal(last, h[:, -1])
+    assert_close(last, h[:, -1], 1e-7 if backend == "triton" else 0.0)  # in parallel it comes by another order of sums
 
 
 @every_backend

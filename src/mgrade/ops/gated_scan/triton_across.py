@@ -155,14 +155,13 @@ def _scan_forward(
         h, keep, drive = _join(keep, drive, state, HAS_RESET, False)
         if SUMMARY:
             kept = _product(kept, _column(keep, run == RUNS - 1), HAS_RESET)
-            h = drive + _seen(keep, state[:, None], HAS_RESET)
         else:
             tl.store(starts + (batch * tiles + tile) * H + channel, state, mask=inside)
             for i in tl.static_range(STEPS):
                 h = drives[i] + _seen(keeps[i], h, HAS_RESET)
                 mask = inside[:, None] & (begin + i < T)[None, :]
                 tl.store(_at(y, H, begin + i, channel), h.to(y.dtype.element_ty), mask=mask)
-        state = _column(h, run == RUNS - 1)
+        state = _column(drive + _seen(keep, state[:, None], HAS_RESET), run == RUNS - 1)
     if SUMMARY:
         at = maps + ((batch * spans + span) * 2) * H + channel
         tl.store(at, kept, mask=inside)
