@@ -38,6 +38,23 @@ def gpu_steps(document: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
+def gpu_parts(document: dict[str, Any]) -> str:
+    """One row per configuration and part: mgrade, the fastest of the others, and the share of the copy bandwidth."""
+    rows = ["| configuration | part | mgrade, ms | of copy bandwidth | next best | ms |", "|---|---|---|---|---|---|"]
+    for part in ("scan", "convolution"):
+        for entry in document[part].values():
+            times = {name: c for name, c in entry["contenders"].items() if "median" in c}
+            ours = next(name for name in times if name.startswith("mgrade"))
+            others = {name: c["median"] for name, c in times.items() if "gated_scan" not in name and name != ours}
+            best = min(others, key=lambda name: others[name])
+            rows.append(
+                f"| {entry['configuration']['title']} | {ours.split()[1]} | {1e3 * times[ours]['median']:.3g} "
+                f"| {100 * times[ours]['floor_share']:.0f} % | {best} | {1e3 * others[best]:.3g} |"
+            )
+    rows += ["", f"Commit `{document['commit'][:12]}`, in `results/bench/gpu_parts.json`."]
+    return "\n".join(rows)
+
+
 def cpu(document: dict[str, Any]) -> str:
     """One row per configuration: how many times faster than the peers, side by side on this many cores."""
     rows = [
@@ -66,7 +83,7 @@ def cpu(document: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
-TABLES = {"gpu_steps": gpu_steps, "cpu": cpu}
+TABLES = {"gpu_steps": gpu_steps, "gpu_parts": gpu_parts, "cpu": cpu}
 
 
 def filled(text: str) -> str:

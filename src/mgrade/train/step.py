@@ -177,7 +177,7 @@ class TrainingStep:
         torch.cuda.current_stream().wait_stream(stream)
         self._restore(before)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=stream):  # the same: cuBLAS keeps a workspace per stream
             self._result = self._step(*self._inputs)
         self._graph = graph
 
