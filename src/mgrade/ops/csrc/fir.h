@@ -6,23 +6,39 @@
 #define LAGS 6
 #define CHUNK 512
 
-/* One tile of sum_n kernel[n] row(t + direction n dilation), over rows in [oldest, newest).
- * direction -1 filters; +1 is the same filter run backwards in time, which is its gradient. */
+/* sum += kernel[n] row(t + n stride) over the taps in [from, to), for a whole tile whose rows are all in x. */
+INLINE void NAME(inside)(const REAL *x, const REAL *kernel, REAL sum[TILE][BLOCK], int64_t from, int64_t to, int64_t D,
+                         int64_t x_t, int64_t stride, int width) {
+    REAL part[TILE][BLOCK] = {{0}};
+    for (int64_t n = from; n < to; n++) {
+        const REAL *k = kernel + n * D, *row = x + n * stride * x_t;
+        for (int j = 0; j < TILE; j++, row += x_t)
+            SIMD for (int i = 0; i < width; i++) part[j][i] += k[i] * row[i];
+    }
+    memcpy(sum, part, sizeof part);
+}
+
+/* One tile of sum_n kernel[n] row(t + n stride), over rows in [oldest, newest).
+ * A negative stride filters; a positive one is the same filter run backwards in time, which is its gradient. */
 INLINE void NAME(tile)(const REAL *x, const REAL *history, const REAL *kernel, REAL *y, int64_t t, int steps,
                        int64_t K, int64_t D, int64_t P, int64_t x_t, int64_t stride, int64_t oldest, int64_t newest,
                        int width) {
     REAL sum[TILE][BLOCK] = {{0}};
+    const int64_t lowest = MAX(oldest, 0) - t, highest = newest - TILE - t; /* of n stride, where all rows are in x */
+    int64_t from = 0, to = 0;
+    if (steps == TILE && lowest <= highest) {
+        from = stride < 0 ? (highest >= 0 ? 0 : (-highest - stride - 1) / -stride)
+                          : (lowest <= 0 ? 0 : (lowest + stride - 1) / stride);
+        to = stride < 0 ? (lowest > 0 ? 0 : lowest / stride + 1) : (highest < 0 ? 0 : highest / stride + 1);
+        from = MIN(from, K);
+        to = MAX(MIN(to, K), from);
+        if (from < to) NAME(inside)(x + t * x_t, kernel, sum, from, to, D, x_t, stride, width);
+    }
     for (int64_t n = 0; n < K; n++) {
+        if (n == from && (n = to) == K) break;
         const REAL *k = kernel + n * D;
-        const int64_t first = t + n * stride;
-        if (steps == TILE && first >= MAX(oldest, 0) && first + TILE <= newest) {
-            const REAL *row = x + first * x_t;
-            for (int j = 0; j < TILE; j++, row += x_t)
-                SIMD for (int i = 0; i < width; i++) sum[j][i] += k[i] * row[i];
-            continue;
-        }
         for (int j = 0; j < steps; j++) {
-            const int64_t at = first + j;
+            const int64_t at = t + n * stride + j;
             if (at < oldest || at >= newest) continue;
             const REAL *row = at >= 0 ? x + at * x_t : history + (P + at) * D;
             SIMD for (int i = 0; i < width; i++) sum[j][i] += k[i] * row[i];
