@@ -1,0 +1,154 @@
+"""Whether a Program is one: shapes, dtypes and ranges, so that nobody who runs one has to look again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mgrade.deploy.program import Op, Program
+
+# Widths, vocabularies and delays beyond these are refused: nothing that streams on a device has them.
+MAX_WIDTH, MAX_OPS, MAX_STATE = 4096, 4096, 1 << 28
+# Products of int8 and int16 that still add up within 32 bits.
+MAX_INTEGER_TERMS = 512
+
+
+def check(program: Program) -> tuple[int, ...]:
+    """The width of every value; a ValueError names what is wrong with a program."""
+    from mgrade.deploy.program import PRECISIONS, SPECS
+
+    if program.precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {program.precision!r}")
+    if type(program.inputs) is not int or not 1 <= program.inputs <= (1 << 16) - 2:
+        raise ValueError(f"inputs must be a whole number from 1 to {(1 << 16) - 2}, got {program.inputs!r}")
+    if not 1 <= len(program.ops) <= MAX_OPS:
+        raise ValueError(f"ops must be 1 to {MAX_OPS} operations, got {len(program.ops)}")
+    widths = [1 if program.tokens else program.inputs]
+    for index, op in enumerate(program.ops):
+        if op.kind not in SPECS:
+            raise ValueError(f"ops[{index}]: no kind {op.kind!r}; there are {', '.join(SPECS)}")
+        try:
+            widths.append(_width(program, op, widths))
+        except ValueError as error:
+            raise ValueError(f"ops[{index}] ({op.kind}): {error}") from None
+    _exponents(program)
+    return tuple(widths)
+
+
+def _width(program: Program, op: Op, widths: list[int]) -> int:
+    from mgrade.deploy.program import SPECS
+
+    spec = SPECS[op.kind]
+    sizes: dict[str, int] = {"2": 2}
+    if len(op.args) != len(spec.args):
+        raise ValueError(f"args must name {len(spec.args)} values, got {len(op.args)}")
+    for value, letter in zip(op.args, spec.args, strict=True):
+        if type(value) is not int or not 0 <= value < len(widths):
+            raise ValueError(f"args must name values before it, 0 to {len(widths) - 1}, got {value!r}")
+        if (value == 0 and program.tokens) != (letter == "token"):
+            raise ValueError(f"value {value} is {'a token' if value == 0 and program.tokens else 'no token'}")
+        if letter != "token":
+            _size(sizes, letter, widths[value], f"value {value}")
+    wanted = {**spec.arrays, **(spec.integer if program.integer else {})}
+    if op.arrays.keys() != wanted.keys():
+        raise ValueError(f"arrays must be {', '.join(wanted) or 'none'}, got {', '.join(op.arrays) or 'none'}")
+    for name, letters in wanted.items():
+        _array(program, op, name, letters, sizes)
+    if op.kind == "rotate":
+        _size(sizes, "p", 2 * sizes["h"], "decay")
+    if any(letter == "v" for letters in wanted.values() for letter in letters) and sizes["v"] != program.inputs:
+        raise ValueError(f"table must have a row per token, {program.inputs}, got {sizes['v']}")
+    numbers = {*(spec.integer_numbers if program.integer else spec.numbers)}
+    if op.numbers.keys() != numbers:
+        raise ValueError(f"numbers must be {', '.join(sorted(numbers)) or 'none'}, got {', '.join(op.numbers)}")
+    for name, value in op.numbers.items():
+        _number(program, op, name, value)
+    if program.integer:
+        _terms(op, sizes)
+    width = sizes[spec.result]
+    if not 1 <= width <= MAX_WIDTH:
+        raise ValueError(f"width must be 1 to {MAX_WIDTH}, got {width}")
+    if "lag" in op.arrays and (int(op.arrays["lag"].max(initial=0)) + 1) * width > MAX_STATE:
+        raise ValueError("lag is too long")
+    return width
+
+
+def _array(program: Program, op: Op, name: str, letters: str, sizes: dict[str, int]) -> None:
+    from mgrade.deploy.program import array_dtype
+
+    array, dtype = op.arrays[name], array_dtype(op.kind, name, program.integer)
+    if array.dtype != np.dtype(dtype):
+        raise ValueError(f"{name} must be {dtype}, got {array.dtype}")
+    if array.ndim != len(letters):
+        raise ValueError(f"{name} must have {len(letters)} axes, got shape {array.shape}")
+    for letter, size in zip(letters, array.shape, strict=True):
+        _size(sizes, letter, size, name)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite")
+    if name.endswith("multiplier") and (array < 0).any():
+        raise ValueError(f"{name} must not be negative, got {array.min()}")
+    if array.dtype == np.int8 and (array < -127).any():
+        raise ValueError(f"{name} must be -127 to 127, got -128")
+    if (name.endswith("shift") and op.kind != "norm") and ((array < 1).any() or (array > 62).any()):
+        raise ValueError(f"{name} must be 1 to 62, got {array.min()} to {array.max()}")
+
+
+def _size(sizes: dict[str, int], letter: str, size: int, what: str) -> None:
+    if sizes.setdefault(letter, size) != size:
+        raise ValueError(f"{what} has size {size} where {sizes[letter]} is needed")
+
+
+NUMBER_RANGES = {
+    "eps": (0.0, 1.0),
+    "epsilon": (1, 1 << 56),
+    "scale_shift": (1, 62),
+    "extra": (0, 15),
+    "state_exponent": (-30, 45),
+    "weight_shift": (1, 30),
+    "one": (0, 32767),
+}
+
+
+def _number(program: Program, op: Op, name: str, value: Any) -> None:
+    low, high = NUMBER_RANGES[name]
+    kind = float if name == "eps" else int
+    if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{name} must be {'a number' if kind is float else 'whole'}, {low} to {high}, got {value!r}")
+
+
+def _terms(op: Op, sizes: dict[str, int]) -> None:
+    """Sums that 32 bits hold: so many terms, and biases that leave room for them."""
+    terms = {"linear": "i", "taps": "k", "filter": "k", "taps_token": "k", "taps_input": "k"}.get(op.kind)
+    if terms and sizes[terms] > MAX_INTEGER_TERMS:
+        raise ValueError(f"integer sums take at most {MAX_INTEGER_TERMS} terms, got {sizes[terms]}")
+    if op.kind == "linear" and sizes["i"]:
+        room = (1 << 31) - 1 - 127 * 32768 * sizes["i"]
+        if (np.abs(op.arrays["bias"].astype(np.int64)) > max(room, 0)).any():
+            raise ValueError(f"bias must leave room in 32 bits, at most {max(room, 0)}")
+    if op.kind == "norm" and sizes["o"] > MAX_INTEGER_TERMS:
+        raise ValueError(f"an integer norm takes at most {MAX_INTEGER_TERMS} channels, got {sizes['o']}")
+
+
+def _exponents(program: Program) -> None:
+    wanted = len(program.ops) + 1 if program.integer else 0
+    if len(program.exponents) != wanted:
+        raise ValueError(f"exponents must have {wanted} entries, got {len(program.exponents)}")
+    for value, exponent in enumerate(program.exponents):
+        if type(exponent) is not int or not -30 <= exponent <= 30:
+            raise ValueError(f"exponents[{value}] must be a whole number from -30 to 30, got {exponent!r}")
+    if not program.integer:
+        return
+    for index, op in enumerate(program.ops):
+        if op.kind in ("gelu", "glu", "gated", "mean", "sum"):
+            # what comes out has the scale of what comes in: of the value for glu, of the candidate for gated
+            source = op.args[1] if op.kind == "gated" else op.args[0]
+            if program.exponents[index + 1] != program.exponents[source]:
+                raise ValueError(f"ops[{index}] ({op.kind}): exponents must be equal before and after it")
+        if op.kind == "gelu" and program.exponents[index + 1] < 0:
+            raise ValueError(f"ops[{index}] (gelu): exponents must not be negative, got {program.exponents[index + 1]}")
+        if op.kind == "add":
+            spread = [program.exponents[value] for value in (*op.args, index + 1)]
+            if max(spread) - min(spread) > 14:
+                raise ValueError(f"ops[{index}] (add): exponents must lie within 14 of each other, got {spread}")

@@ -1,0 +1,151 @@
+"""From a model to a Program that computes the same, in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from mgrade.deploy.program import Op, Program
+from mgrade.nn import Model
+from mgrade.nn.block import GLU, MLP, Block
+from mgrade.nn.convolution import DelayConv, DilatedConv
+from mgrade.nn.recurrence import LRU, MinGRU
+from mgrade.ops import delay_kernel
+
+Floats = npt.NDArray[np.float32]
+
+
+def from_model(model: Model, *, snap: bool = False) -> Program:
+    """The program of `model`.
+
+    With `snap`, each tap of a delay convolution becomes one whole delay, the nearest to its position, with the weight
+    that it had over all delays together: fewer bytes, and as good as the taps are narrow. Otherwise every delay that
+    the taps reach has its weight, and the outputs are the model's.
+    """
+    if model.config.pair:
+        raise ValueError("a model with pair=True compares two documents: it has no single stream to export")
+    builder = _Builder()
+    value = builder.encoder(model)
+    for block in model.layers:
+        assert isinstance(block, Block)
+        value = builder.block(block, value, snap)
+    builder.readout(model, value)
+    return Program(inputs=model.config.inputs, tokens=model.config.tokens, ops=tuple(builder.ops))
+
+
+class _Builder:
+    """The operations so far."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+
+    def add(self, kind: str, args: Sequence[int], numbers: dict[str, float] | None = None, **arrays: Tensor) -> int:
+        """One operation more; the value it makes."""
+        self.ops.append(Op(kind, tuple(args), {name: _array(tensor) for name, tensor in arrays.items()}, numbers or {}))
+        return len(self.ops)
+
+    def linear(self, layer: nn.Linear, value: int) -> int:
+        return self.add("linear", [value], weight=layer.weight, bias=layer.bias)
+
+    def norm(self, layer: nn.Module, value: int) -> int:
+        assert isinstance(layer, nn.LayerNorm)
+        return self.add("norm", [value], {"eps": float(layer.eps)}, scale=layer.weight, shift=layer.bias)
+
+    def encoder(self, model: Model) -> int:
+        weight, bias = model.encoder.weight, model.encoder.bias
+        if model.config.tokens:
+            return self.add("embed", [0], table=weight.t() + bias)
+        return self.linear(model.encoder, 0)
+
+    def block(self, block: Block, value: int, snap: bool) -> int:
+        """What `Block.forward` does to one step."""
+        start = value
+        if block.norm is not None and block.norm_at == "pre":
+            value = self.norm(block.norm, value)
+        if block.conv is not None:
+            value = self._join(block, "conv", value, self._convolution(block.conv, value, snap))
+        if block.recurrence is not None:
+            branch = self._recurrence(block.recurrence, value)
+            if block.projection is not None:
+                branch = self.linear(block.projection, branch)
+            value = self._join(block, "recurrence", value, branch)
+        if block.mlp is not None:
+            inner = self.norm(block.branch_norms["mlp"], value) if "mlp" in block.branch_norms else value
+            branch = self._mlp(block.mlp, inner)
+            value = self.add("add", [value, branch]) if "mlp" in block.skips else branch
+        if "layer" in block.skips:
+            value = self.add("add", [start, value])
+        if block.norm is not None and block.norm_at == "post":
+            value = self.norm(block.norm, value)
+        return value
+
+    def _join(self, block: Block, name: str, value: int, branch: int) -> int:
+        if name in block.branch_norms:
+            branch = self.norm(block.branch_norms[name], branch)
+        return self.add("add", [value, branch]) if name in block.skips else branch
+
+    def _convolution(self, conv: nn.Module, value: int, snap: bool) -> int:
+        if isinstance(conv, DilatedConv):
+            lag = torch.arange(conv.weight.shape[1]) * conv.dilation
+            return self.add("filter", [value], weight=conv.weight.t(), lag=lag)
+        assert isinstance(conv, DelayConv)
+        if snap:
+            weight, lag = snapped(conv)
+            return self.add("taps", [value], weight=weight, lag=lag)
+        kernel = delay_kernel(conv.weight, conv.position, length=conv.length, sigma=conv.sigma)
+        return self.add("filter", [value], weight=kernel.t(), lag=torch.arange(conv.length))
+
+    def _recurrence(self, layer: nn.Module, value: int) -> int:
+        if isinstance(layer, MinGRU):
+            halves = zip(layer.weight.chunk(2), layer.bias.chunk(2), strict=True)
+            gate, candidate = (self.add("linear", [value], weight=weight, bias=bias) for weight, bias in halves)
+            return self.add("gated", [gate, candidate])
+        assert isinstance(layer, LRU)
+        gain, rate, phase = (torch.exp(log) for log in (layer.log_gain, layer.log_rate, layer.log_phase))
+        into = (gain[:, None] * layer.input).transpose(0, 1).flatten(0, 1)
+        out = torch.stack([layer.output[0], -layer.output[1]], -1).flatten(1)
+        size = torch.exp(-rate)
+        drive = self.add("linear", [value], weight=into, bias=into.new_zeros(into.shape[0]))
+        decay = torch.stack([size * torch.cos(phase), size * torch.sin(phase)], 1)
+        hidden = self.add("rotate", [drive], decay=decay)
+        read = self.add("linear", [hidden], weight=out, bias=out.new_zeros(out.shape[0]))
+        return self.add("add", [read, self.add("scale", [value], weight=layer.skip)])
+
+    def _mlp(self, mlp: nn.Module, value: int) -> int:
+        if isinstance(mlp, MLP):
+            return self.linear(mlp.output, self.add("gelu", [self.linear(mlp.input, value)]))
+        assert isinstance(mlp, GLU)
+        active = self.add("gelu", [value])
+        return self.add("glu", [self.linear(mlp.value, active), self.linear(mlp.gate, active)])
+
+    def readout(self, model: Model, value: int) -> None:
+        """The head at every step; a pooled readout pools what the head gives, which is the same and smaller."""
+        head = model.readout.head
+        assert isinstance(head, nn.Linear)
+        value = self.linear(head, value)
+        if model.config.readout in ("mean", "sum"):
+            self.add(model.config.readout, [value])
+
+
+def snapped(conv: DelayConv) -> tuple[Tensor, Tensor]:
+    """weight, lag (dim, taps): whole delays in rising order, with the mass of each tap; taps that meet are one."""
+    position, weight = conv.position.detach(), conv.weight.detach()
+    lag = position.round().long()
+    reach = torch.arange(conv.length, dtype=position.dtype)
+    mass = torch.exp(-0.5 * ((reach - position[..., None]) / conv.sigma) ** 2).sum(-1)
+    lag, order = lag.sort(dim=1, stable=True)
+    weight = (weight * mass).gather(1, order)
+    for tap in range(lag.shape[1] - 1):
+        same = lag[:, tap] == lag[:, tap + 1]
+        weight[:, tap + 1] += torch.where(same, weight[:, tap], 0)
+        weight[:, tap] = torch.where(same, 0, weight[:, tap])
+    return weight, lag
+
+
+def _array(tensor: Tensor) -> npt.NDArray[np.generic]:
+    dtype = np.float32 if tensor.is_floating_point() else np.uint16
+    return np.ascontiguousarray(tensor.detach().cpu().numpy().astype(dtype))

@@ -1,0 +1,92 @@
+"""From a Program to a smaller one with the same outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mgrade.deploy.program import Op, Program
+
+# Weights below this share of their channel's largest are rounding noise: the far tails of a tap.
+NEGLIGIBLE = 1e-9
+
+
+def optimise(program: Program) -> Program:
+    """All passes that leave the outputs as they are."""
+    return prune(narrow(trim(program)))
+
+
+def trim(program: Program) -> Program:
+    """Leaves out weights of nothing, so that delay lines end at the longest delay used; the smaller form of taps."""
+    return _replaced(program, [_trimmed(op) if op.kind in ("taps", "filter") else op for op in program.ops])
+
+
+def _trimmed(op: Op) -> Op:
+    weight: npt.NDArray[Any] = op.arrays["weight"] if op.kind == "taps" else op.arrays["weight"].T
+    lag: npt.NDArray[Any] = np.broadcast_to(op.arrays["lag"], weight.shape)  # (channels, taps)
+    used = np.abs(weight) > NEGLIGIBLE * np.abs(weight).max(1, initial=0, keepdims=True)
+    taps = _as_taps(op, weight, lag, used)
+    if op.kind == "taps":
+        return taps
+    rows = np.flatnonzero(used.any(0))
+    rows = rows if rows.size else np.zeros(1, np.int64)
+    shared = op.with_arrays(weight=np.ascontiguousarray(op.arrays["weight"][rows]), lag=op.arrays["lag"][rows])
+    return min(shared, taps, key=lambda one: sum(array.nbytes for array in one.arrays.values()))
+
+
+def _as_taps(op: Op, weight: npt.NDArray[Any], lag: npt.NDArray[Any], used: npt.NDArray[np.bool_]) -> Op:
+    """Only the used taps of each channel, in rising order of their lags; the rest is filled with weights of zero."""
+    most = max(1, int(used.sum(1).max(initial=0)))
+    order = np.argsort(np.where(used, lag.astype(np.int64), 1 << 20), axis=1, kind="stable")[:, :most]
+    kept = np.take_along_axis(used, order, 1)
+    return Op(
+        "taps",
+        op.args,
+        {
+            "weight": np.where(kept, np.take_along_axis(weight, order, 1), 0).astype(weight.dtype),
+            "lag": np.where(kept, np.take_along_axis(lag, order, 1), 0).astype(np.uint16),
+        },
+    )
+
+
+def narrow(program: Program) -> Program:
+    """Lets a convolution of the encoded input delay the input itself, where that is narrower."""
+    ops = list(program.ops)
+    for index, op in enumerate(ops):
+        if op.kind not in ("taps", "filter") or op.args[0] == 0:
+            continue
+        source = program.ops[op.args[0] - 1]
+        if source.args != (0,) or source.kind not in ("linear", "embed"):
+            continue
+        weight = op.arrays["weight"] if op.kind == "taps" else op.arrays["weight"].T
+        lag = np.broadcast_to(op.arrays["lag"], weight.shape)
+        taps = {"weight": np.ascontiguousarray(weight), "lag": np.ascontiguousarray(lag)}
+        if source.kind == "embed":
+            ops[index] = Op("taps_token", (0,), {**taps, "table": source.arrays["table"]})
+        elif program.inputs < weight.shape[0]:
+            mix, bias = source.arrays["weight"], source.arrays["bias"]
+            ops[index] = Op("taps_input", (0,), {**taps, "mix": mix, "bias": bias})
+    return _replaced(program, ops)
+
+
+def prune(program: Program) -> Program:
+    """Leaves out operations that nobody reads."""
+    needed = {len(program.ops)}
+    for value in range(len(program.ops), 0, -1):
+        if value in needed:
+            needed.update(program.ops[value - 1].args)
+    number = {value: at for at, value in enumerate(sorted(needed | {0}))}
+    ops = [
+        dataclasses.replace(op, args=tuple(number[i] for i in op.args))
+        for value, op in enumerate(program.ops, 1)
+        if value in needed
+    ]
+    exponents = tuple(e for value, e in enumerate(program.exponents) if value in number)
+    return dataclasses.replace(program, ops=tuple(ops), exponents=exponents)
+
+
+def _replaced(program: Program, ops: list[Op]) -> Program:
+    return dataclasses.replace(program, ops=tuple(ops))

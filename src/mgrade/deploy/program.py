@@ -1,0 +1,172 @@
+"""`Program`: a streaming model without a framework: plain arrays and a list of operations, one step at a time.
+
+A step reads the input, value 0, and goes through the operations in order; operation i makes value i + 1, a vector, from
+earlier values and its own state. The last value is the output. States start at zero. What each operation computes, to
+the bit, is what `mgrade.deploy.interpreter` does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+
+PRECISIONS = ("float32", "int16", "int8")
+"""Of activations: float32 throughout, or integers, whose weights are int8 either way."""
+BITS = {"int16": 16, "int8": 8}
+
+
+class Spec(NamedTuple):
+    """What an operation needs. Letters stand for sizes: the same letter, the same size."""
+
+    args: tuple[str, ...]
+    result: str
+    arrays: dict[str, str]
+    """Shape of each, one letter per axis."""
+    numbers: tuple[str, ...] = ()
+    integer: dict[str, str] = {}  # noqa: RUF012
+    """Further arrays of an integer program."""
+    integer_numbers: tuple[str, ...] = ()
+
+
+_RESCALE = {"multiplier": "o", "shift": "o"}
+SPECS = {
+    "linear": Spec(("i",), "o", {"weight": "oi", "bias": "o"}, integer=_RESCALE),
+    "embed": Spec(("token",), "o", {"table": "vo"}, integer=_RESCALE),
+    "taps": Spec(("o",), "o", {"weight": "ok", "lag": "ok"}, integer=_RESCALE),
+    "filter": Spec(("o",), "o", {"weight": "ko", "lag": "k"}, integer=_RESCALE),
+    "taps_input": Spec(
+        ("n",),
+        "o",
+        {"weight": "ok", "lag": "ok", "mix": "on", "bias": "o"},
+        integer={**_RESCALE, "mix_multiplier": "o", "mix_shift": "o"},
+        integer_numbers=("one",),
+    ),
+    "taps_token": Spec(("token",), "o", {"weight": "ok", "lag": "ok", "table": "vo"}, integer=_RESCALE),
+    "gated": Spec(("o", "o"), "o", {}, integer_numbers=("extra",)),
+    "rotate": Spec(("p",), "p", {"decay": "h2"}, integer_numbers=("state_exponent",)),
+    "norm": Spec(("o",), "o", {"scale": "o", "shift": "o"}, ("eps",), integer_numbers=("epsilon", "scale_shift")),
+    "gelu": Spec(("o",), "o", {}),
+    "glu": Spec(("o", "o"), "o", {}),
+    "add": Spec(("o", "o"), "o", {}),
+    "scale": Spec(("o",), "o", {"weight": "o"}, integer_numbers=("weight_shift",)),
+    "mean": Spec(("o",), "o", {}),
+    "sum": Spec(("o",), "o", {}),
+}
+# Arrays of whole numbers in float programs too, and what integer programs hold.
+LAG = "uint16"
+INTEGER_DTYPES = {
+    "weight": "int8",
+    "table": "int8",
+    "mix": "int8",
+    "bias": "int32",
+    "multiplier": "int32",
+    "mix_multiplier": "int32",
+    "shift": "uint8",
+    "mix_shift": "uint8",
+    "decay": "int32",
+}
+# Where an operation holds something else under a name.
+SPECIAL_DTYPES = {("norm", "scale"): "int16", ("norm", "shift"): "int16", ("scale", "weight"): "int16"}
+
+
+def array_dtype(kind: str, name: str, integer: bool) -> str:
+    """The dtype of an operation's array."""
+    if name == "lag":
+        return LAG
+    return SPECIAL_DTYPES.get((kind, name), INTEGER_DTYPES.get(name, "float32")) if integer else "float32"
+
+
+class StatePart(NamedTuple):
+    """Something an operation remembers: its name, shape and dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation: its kind, the values it reads, its arrays and numbers."""
+
+    kind: str
+    args: tuple[int, ...]
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def with_arrays(self, **arrays: Array) -> Op:
+        """The same with some arrays replaced."""
+        return dataclasses.replace(self, arrays={**self.arrays, **arrays})
+
+
+@dataclass(frozen=True)
+class Program:
+    """A streaming model: what it reads, its operations, and for integer programs the fraction bits of every value."""
+
+    inputs: int
+    """Channels of the input; with `tokens`, the size of the vocabulary."""
+    tokens: bool
+    ops: tuple[Op, ...]
+    precision: str = "float32"
+    exponents: tuple[int, ...] = ()
+    """Integer programs: value q of value i stands for q / 2**exponents[i]."""
+
+    def __post_init__(self) -> None:
+        from mgrade.deploy.check import check
+
+        object.__setattr__(self, "widths", check(self))
+
+    widths: tuple[int, ...] = field(init=False, default=())
+    """Of every value; a token counts as one."""
+
+    @property
+    def outputs(self) -> int:
+        """Channels of the output."""
+        return self.widths[-1]
+
+    @property
+    def integer(self) -> bool:
+        """Whether values are whole numbers."""
+        return self.precision != "float32"
+
+    def state(self, index: int) -> tuple[StatePart, ...]:
+        """What operation `index` remembers."""
+        op = self.ops[index]
+        kept = self.precision
+        width = self.widths[index + 1]
+        if "lag" in op.arrays:
+            rows = int(op.arrays["lag"].max(initial=0)) + 1
+            if op.kind == "taps_token":
+                return (StatePart("line", (rows,), "uint16"),)
+            line = StatePart("line", (rows, self.widths[op.args[0]]), kept)
+            return (line, StatePart("age", (), "uint16")) if op.kind == "taps_input" else (line,)
+        if op.kind == "gated":
+            wide = "int32" if self.integer and op.numbers["extra"] else kept
+            return (StatePart("hidden", (width,), wide),)
+        if op.kind == "rotate":
+            return (StatePart("hidden", (width,), "int32" if self.integer else kept),)
+        if op.kind == "mean":
+            return (StatePart("total", (width,), "int64" if self.integer else kept), StatePart("steps", (), "uint32"))
+        if op.kind == "sum":
+            return (StatePart("total", (width,), "int32" if self.integer else kept),)
+        return ()
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Of all arrays."""
+        return sum(array.nbytes for op in self.ops for array in op.arrays.values())
+
+    @property
+    def state_bytes(self) -> int:
+        """Of everything remembered between steps, for one stream; without the positions in delay lines."""
+        return sum(
+            int(np.prod(part.shape)) * np.dtype(part.dtype).itemsize
+            for index in range(len(self.ops))
+            for part in self.state(index)
+        )

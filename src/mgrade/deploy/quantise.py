@@ -1,0 +1,205 @@
+"""From a float Program to one of whole numbers: int8 weights per output channel, int16 or int8 activations.
+
+Scales of activations are powers of two, found by running the program over data; those of weights are whatever they are,
+one per output channel, and go into a 31-bit multiplier and a shift.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mgrade.deploy.arithmetic import GATE_BITS, UNIT
+from mgrade.deploy.interpreter import Interpreter
+from mgrade.deploy.program import BITS, Op, Program
+
+Array = npt.NDArray[Any]
+# Operations whose result has the scale of an argument: of which.
+KEEPS_SCALE = {"gelu": 0, "glu": 0, "gated": 1, "mean": 0, "sum": 0}
+STATES = (16, 32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranges:
+    """The largest size that every value, and the state of every rotation, has reached."""
+
+    values: tuple[float, ...]
+    rotations: dict[int, float]
+
+
+def calibrate(program: Program, sequences: Iterable[Array]) -> Ranges:
+    """Runs a float program over sequences (streams, time, inputs) or token ids (streams, time)."""
+    if program.integer:
+        raise ValueError(f"precision must be float32 to calibrate, got {program.precision}")
+    largest = [0.0] * (len(program.ops) + 1)
+    rotations = {index: 0.0 for index, op in enumerate(program.ops) if op.kind == "rotate"}
+    steps = 0
+    for x in sequences:
+        interpreter = Interpreter(program, len(x))
+        for t in range(x.shape[1]):
+            for value, y in enumerate(interpreter.values(x[:, t])):
+                largest[value] = max(largest[value], float(np.abs(y).max(initial=0)))
+            for index in rotations:
+                hidden = interpreter.state[index]["hidden"]
+                rotations[index] = max(rotations[index], float(np.abs(hidden).max(initial=0)))
+            steps += len(x)
+    if not steps:
+        raise ValueError("sequences must hold at least one step to calibrate on, got none")
+    if not all(math.isfinite(size) for size in largest):
+        raise ValueError("sequences lead to values that are not finite")
+    return Ranges(tuple(largest), rotations)
+
+
+def quantise(program: Program, ranges: Ranges, *, precision: str = "int16", state_bits: int = 32) -> Program:
+    """The integer program. `state_bits`: of the recurrent state, 16 or 32, between steps."""
+    if precision not in BITS:
+        raise ValueError(f"precision must be one of {', '.join(BITS)}, got {precision!r}")
+    if state_bits not in STATES:
+        raise ValueError(f"state_bits must be 16 or 32, got {state_bits!r}")
+    exponents = _exponents(program, ranges, precision)
+    quantiser = _Quantiser(exponents, ranges, BITS[precision], state_bits)
+    ops = [getattr(quantiser, f"_{op.kind}", quantiser._plain)(op, index) for index, op in enumerate(program.ops)]
+    return dataclasses.replace(program, ops=tuple(ops), precision=precision, exponents=tuple(exponents))
+
+
+def _exponents(program: Program, ranges: Ranges, precision: str) -> list[int]:
+    """Fraction bits of every value: as many as its range leaves."""
+    bits = BITS[precision]
+    exponents = [0 if program.tokens else _fitting(ranges.values[0], bits)]
+    gates = {op.args[0] if op.kind == "gated" else op.args[1] for op in program.ops if op.kind in ("gated", "glu")}
+    for index, op in enumerate(program.ops):
+        if op.kind in KEEPS_SCALE:
+            exponents.append(exponents[op.args[KEEPS_SCALE[op.kind]]])
+        elif index + 1 in gates:
+            exponents.append(GATE_BITS - (16 - bits))
+        else:
+            exponents.append(max(_fitting(ranges.values[index + 1], bits), 0))
+    for index, op in enumerate(program.ops):
+        if op.kind == "add":
+            lowest = min(exponents[value] for value in (*op.args, index + 1))
+            exponents[index + 1] = min(exponents[index + 1], lowest + 14)
+    return exponents
+
+
+def _fitting(size: float, bits: int) -> int:
+    top = (1 << (bits - 1)) - 1
+    return bits - 2 if size == 0 else max(-8, min(bits - 2, math.floor(math.log2(top / size))))
+
+
+def _multiplier(real: Array) -> tuple[Array, Array]:
+    """real = multiplier / 2**shift, with 31 bits."""
+    mantissa, exponent = np.frexp(np.asarray(real, np.float64))
+    multiplier, shift = np.rint(mantissa * 2.0**31).astype(np.int64), 31 - exponent.astype(np.int64)
+    over = multiplier == 1 << 31
+    multiplier, shift = np.where(over, multiplier >> 1, multiplier), np.where(over, shift - 1, shift)
+    far = np.maximum(shift - 62, 0)
+    multiplier, shift = np.where(far < 32, multiplier >> np.minimum(far, 31), 0), np.minimum(shift, 62)
+    if (shift < 1).any():
+        raise ValueError(f"a scale is too large: {np.max(real):g}")
+    return multiplier.astype(np.int32), shift.astype(np.uint8)
+
+
+def _rows(weight: Array, floor: Array | float = 0.0) -> tuple[Array, Array]:
+    """int8 with one scale per row (the first axis): weight = q scale."""
+    size = np.abs(weight).astype(np.float64).reshape(len(weight), -1).max(1, initial=0)
+    scale = np.maximum(np.maximum(size / 127, floor), 1e-30)
+    q = np.rint(weight / scale.reshape(-1, *[1] * (weight.ndim - 1)))
+    return q.astype(np.int8), scale
+
+
+class _Quantiser:
+    """One operation after the other; the scales of values are known."""
+
+    def __init__(self, exponents: list[int], ranges: Ranges, bits: int, state_bits: int):
+        self.exponents, self.ranges, self.bits, self.state_bits = exponents, ranges, bits, state_bits
+
+    def _scaled(self, op: Op, index: int, scale: Array, source: int = 0, **arrays: Array) -> Op:
+        """With `arrays`, whose integer sums stand for scale 2**-source times the real ones."""
+        multiplier, shift = _multiplier(scale * 2.0 ** (self.exponents[index + 1] - source))
+        return dataclasses.replace(op, arrays={**op.arrays, **arrays, "multiplier": multiplier, "shift": shift})
+
+    def _plain(self, op: Op, index: int) -> Op:
+        return op
+
+    def _linear(self, op: Op, index: int) -> Op:
+        source = self.exponents[op.args[0]]
+        bias = op.arrays["bias"].astype(np.float64)
+        room = (1 << 31) - 1 - 127 * 32768 * op.arrays["weight"].shape[1]
+        weight, scale = _rows(op.arrays["weight"], np.abs(bias) * 2.0**source / max(room - 1, 1))
+        return self._scaled(
+            op, index, scale, source, weight=weight, bias=np.rint(bias / scale * 2.0**source).astype(np.int32)
+        )
+
+    def _embed(self, op: Op, index: int) -> Op:
+        table, scale = _rows(op.arrays["table"].T)
+        return self._scaled(op, index, scale, table=np.ascontiguousarray(table.T))
+
+    def _taps(self, op: Op, index: int) -> Op:
+        weight, scale = _rows(op.arrays["weight"])
+        return self._scaled(op, index, scale, self.exponents[op.args[0]], weight=weight)
+
+    def _filter(self, op: Op, index: int) -> Op:
+        weight, scale = _rows(op.arrays["weight"].T)
+        weight = np.ascontiguousarray(weight.T)
+        return self._scaled(op, index, scale, self.exponents[op.args[0]], weight=weight)
+
+    def _taps_token(self, op: Op, index: int) -> Op:
+        weight, scale = _rows(op.arrays["weight"])
+        table, unit = _rows(op.arrays["table"].T)
+        return self._scaled(op, index, scale * unit, weight=weight, table=np.ascontiguousarray(table.T))
+
+    def _taps_input(self, op: Op, index: int) -> Op:
+        source = self.exponents[0]
+        weight, scale = _rows(op.arrays["weight"])
+        reach = max(self.ranges.values[0], 1.0) * np.abs(op.arrays["weight"]).astype(np.float64).sum(1)
+        unit = np.maximum(reach, 1e-30) / ((1 << (self.bits - 1)) - 1)  # of a delayed input
+        multiplier, shift = _multiplier(scale * 2.0**-source / unit)
+        both, size = _rows(np.concatenate([op.arrays["mix"], op.arrays["bias"][:, None]], 1))
+        mix_multiplier, mix_shift = _multiplier(size * unit * 2.0 ** self.exponents[index + 1])
+        arrays = {
+            "weight": weight,
+            "lag": op.arrays["lag"],
+            "mix": np.ascontiguousarray(both[:, :-1]),
+            "bias": both[:, -1].astype(np.int32),
+            "multiplier": multiplier,
+            "shift": shift,
+            "mix_multiplier": mix_multiplier,
+            "mix_shift": mix_shift,
+        }
+        return dataclasses.replace(op, arrays=arrays, numbers={"one": 1 << source})
+
+    def _gated(self, op: Op, index: int) -> Op:
+        return dataclasses.replace(op, numbers={"extra": 15 if self.state_bits == 32 else 0})
+
+    def _rotate(self, op: Op, index: int) -> Op:
+        decay = np.rint(op.arrays["decay"].astype(np.float64) * 2.0**30).astype(np.int32)
+        size = max(self.ranges.rotations[index], 2.0**-20)
+        numbers = {"state_exponent": min(30, math.floor(math.log2(2.0**29 / size)))}
+        return dataclasses.replace(op, arrays={"decay": decay}, numbers=numbers)
+
+    def _norm(self, op: Op, index: int) -> Op:
+        width = op.arrays["scale"].shape[0]
+        source, result = self.exponents[op.args[0]], self.exponents[index + 1]
+        epsilon = max(1, round(op.numbers["eps"] * width**3 * 4.0**source))
+        gain = op.arrays["scale"].astype(np.float64) * math.sqrt(width) * 2.0 ** (result - UNIT)
+        weight, at = _words(gain)
+        shift = np.clip(np.rint(op.arrays["shift"] * 2.0**result), -32767, 32767).astype(np.int16)
+        numbers = {"epsilon": epsilon, "scale_shift": at}
+        return dataclasses.replace(op, arrays={"scale": weight, "shift": shift}, numbers=numbers)
+
+    def _scale(self, op: Op, index: int) -> Op:
+        gain = op.arrays["weight"] * 2.0 ** (self.exponents[index + 1] - self.exponents[op.args[0]])
+        weight, at = _words(gain, 30)
+        return dataclasses.replace(op, arrays={"weight": weight}, numbers={"weight_shift": at})
+
+
+def _words(gain: Array, most: int = 62) -> tuple[Array, int]:
+    """int16 with one shift: gain = q / 2**shift."""
+    size = max(float(np.abs(gain).max(initial=0)), 1e-12)
+    at = max(1, min(most, math.floor(math.log2(32767 / size))))
+    return np.clip(np.rint(gain * 2.0**at), -32767, 32767).astype(np.int16), at

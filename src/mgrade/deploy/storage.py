@@ -1,0 +1,93 @@
+"""Program files: one safetensors file, whose metadata holds the operations. See docs/program.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from mgrade._files import replace
+from mgrade.deploy.program import Op, Program
+
+FORMAT, VERSION = "mgrade-program", 1
+
+
+def save_program(program: Program, path: str | Path) -> None:
+    """Writes `program` to one file, all or nothing."""
+    arrays = {f"{i}.{name}": np.ascontiguousarray(a) for i, op in enumerate(program.ops) for name, a in op.arrays.items()}
+    description = {
+        "inputs": program.inputs,
+        "tokens": program.tokens,
+        "precision": program.precision,
+        "exponents": list(program.exponents),
+        "ops": [{"kind": op.kind, "args": list(op.args), "numbers": dict(op.numbers)} for op in program.ops],
+    }
+    metadata = {"format": FORMAT, "version": str(VERSION), "program": json.dumps(description)}
+    replace(Path(path), safetensors.numpy.save(arrays, metadata))
+
+
+def load_program(path: str | Path) -> Program:
+    """The program in a file; one that is damaged, altered or of another version is refused with a ValueError."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        return parse_program(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def parse_program(data: bytes) -> Program:
+    """The program that the bytes of a file hold."""
+    try:
+        arrays = dict(safetensors.numpy.load(data))
+        length = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"is not a safetensors file: {error}") from None
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"format must be {FORMAT!r}, got {metadata.get('format')!r}")
+    if metadata.get("version") != str(VERSION):
+        raise ValueError(f"version must be {VERSION}, got {metadata.get('version')!r}")
+    try:
+        description = json.loads(metadata.get("program", ""))
+    except (ValueError, RecursionError):
+        raise ValueError("program is not JSON") from None
+    _check_description(description)
+    ops = []
+    for index, entry in enumerate(description["ops"]):
+        own = {name.split(".", 1)[1]: arrays.pop(name) for name in list(arrays) if name.split(".", 1)[0] == str(index)}
+        ops.append(Op(entry["kind"], tuple(entry["args"]), own, entry["numbers"]))
+    if arrays:
+        raise ValueError(f"array {sorted(arrays)[0]!r} belongs to no operation")
+    return Program(
+        inputs=description["inputs"],
+        tokens=description["tokens"],
+        ops=tuple(ops),
+        precision=description["precision"],
+        exponents=tuple(description["exponents"]),
+    )
+
+
+FIELDS: dict[str, type] = {"inputs": int, "tokens": bool, "precision": str, "exponents": list, "ops": list}
+OP_FIELDS: dict[str, type] = {"kind": str, "args": list, "numbers": dict}
+
+
+def _check_description(description: Any) -> None:
+    _check_fields(description, FIELDS, "program")
+    for index, entry in enumerate(description["ops"]):
+        _check_fields(entry, OP_FIELDS, f"ops[{index}]")
+
+
+def _check_fields(entry: Any, fields: dict[str, type], where: str) -> None:
+    if not isinstance(entry, dict) or entry.keys() != fields.keys():
+        raise ValueError(f"{where} must have the fields {', '.join(fields)}")
+    for name, kind in fields.items():
+        if type(entry[name]) is not kind:
+            raise ValueError(f"{where}: {name} must be a {kind.__name__}, got {entry[name]!r:.40}")
