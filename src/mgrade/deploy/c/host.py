@@ -1,0 +1,82 @@
+"""An export built for this machine and called from Python: what the C program gives, sample by sample."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mgrade.deploy.c.printer import print_c
+from mgrade.deploy.program import Program
+
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror")
+# Many steps in one call, for sequences that are there already.
+RUN = """
+#include "{name}.h"
+unsigned {name}_size(void) {{ return (unsigned)sizeof({name}_state); }}
+void {name}_run({name}_state *state, const {name}_input *x, {name}_output *y, long steps) {{
+    for (long t = 0; t < steps; t++) {name}_step(state, x + t * {upper}_INPUTS, y + t * {upper}_OUTPUTS);
+}}
+"""
+
+
+def compiler(name: str | None = None) -> str:
+    """The path of a C compiler; a ValueError if there is none."""
+    for candidate in [name] if name else ["gcc", "cc", "clang"]:
+        if path := shutil.which(candidate):
+            return path
+    raise ValueError(f"no C compiler found: {name or 'gcc, cc or clang'} is not installed")
+
+
+def compile(program: Program, *, cc: str | None = None, flags: tuple[str, ...] = ("-O3", "-march=native")) -> Compiled:
+    """`program` as a library, loaded. The files are gone once the result is."""
+    return Compiled(program, cc, flags)
+
+
+class Compiled:
+    """One stream through the compiled program."""
+
+    def __init__(self, program: Program, cc: str | None, flags: tuple[str, ...]):
+        self.program = program
+        self._folder = tempfile.TemporaryDirectory(prefix="mgrade-")
+        folder = Path(self._folder.name)
+        for name, text in print_c(program, "model").items():
+            (folder / name).write_text(text, encoding="utf-8")
+        (folder / "run.c").write_text(RUN.format(name="model", upper="MODEL"), encoding="utf-8")
+        library = folder / "model.so"
+        command = [compiler(cc), "-std=c99", *WARNINGS, *flags, "-shared", "-fPIC", "-o", str(library)]
+        done = subprocess.run([*command, "model.c", "run.c"], cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()[:2000]}")
+        self._library = ctypes.CDLL(str(library))
+        self.state = ctypes.create_string_buffer(self._library.model_size())
+        self._input = np.dtype("uint16" if program.tokens else program.precision)
+        pooled = program.integer and program.ops[-1].kind in ("mean", "sum")
+        self._output = np.dtype("int32" if pooled else program.precision)
+        self._width = 1 if program.tokens else program.inputs
+        self._library.model_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
+        self.reset()
+
+    def reset(self) -> None:
+        """The stream begins anew."""
+        self._library.model_init(self.state)
+
+    def run(self, x: npt.ArrayLike) -> npt.NDArray[Any]:
+        """x (time, inputs), or token ids (time) -> (time, outputs), going on from before."""
+        x = np.asarray(x)
+        if x.shape[1:] != (() if self.program.tokens else (self._width,)):
+            raise ValueError(f"x must have {self._width} channels, got shape {x.shape}")
+        x = np.ascontiguousarray(x.astype(self._input))
+        y = np.empty((len(x), self.program.outputs), self._output)
+        self._library.model_run(self.state, x.ctypes.data, y.ctypes.data, len(x))
+        return y
+
+    def step(self, x: npt.ArrayLike) -> npt.NDArray[Any]:
+        """One sample, (inputs) or a token id -> (outputs)."""
+        return self.run(np.asarray(x)[None])[0]

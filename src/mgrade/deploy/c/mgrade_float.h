@@ -1,0 +1,237 @@
+/* mgrade: the operations of a float32 program, one step at a time. C99; needs memcpy and memset, nothing else.
+ *
+ * Every loop runs a fixed number of times and no branch looks at the data: a step always takes as long. Matrices lie
+ * (inputs, outputs), so that neighbouring outputs are neighbours in memory and the compiler makes vectors of them. */
+#ifndef MGRADE_FLOAT_H
+#define MGRADE_FLOAT_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__GNUC__)
+#define MG_UNUSED __attribute__((unused))
+#define MG_HOT __attribute__((unused, noinline))
+#else
+#define MG_UNUSED
+#define MG_HOT
+#endif
+
+/* Outputs that are summed side by side in registers: as many as the machine has room for. */
+#if defined(__AVX512F__)
+#define MG_BLOCK 64
+#elif defined(__x86_64__) || defined(__aarch64__) || defined(__wasm_simd128__)
+#define MG_BLOCK 32
+#else
+#define MG_BLOCK 16
+#endif
+#define MG_SMALL_BLOCK 4
+
+/* Activations ----------------------------------------------------------------------------------------------------- */
+
+/* exp(x) to a few parts in 10^7, x kept within +-87; what is not a number stays so. */
+MG_UNUSED static inline float mg_exp(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 87.0f ? 87.0f : x;
+    const float turned = x * 1.44269504f + 12582912.0f; /* rounds to a whole number in the lowest bits */
+    uint32_t bits;
+    memcpy(&bits, &turned, sizeof bits);
+    const float whole = turned - 12582912.0f;
+    const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    bits = (bits << 23) + 0x3f800000u;
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return p * scale;
+}
+
+MG_UNUSED static inline float mg_sigmoid(float x) { return 1.0f / (1.0f + mg_exp(-x)); }
+
+/* 1 / sqrt(v), v > 0. */
+MG_UNUSED static inline float mg_reciprocal_root(float v) {
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    bits = 0x5f3759dfu - (bits >> 1);
+    float r;
+    memcpy(&r, &bits, sizeof r);
+    const float half = 0.5f * v;
+    for (int i = 0; i < 3; i++) r = r * (1.5f - half * r * r);
+    return r;
+}
+
+MG_HOT static void mg_gelu(float *y, const float *x, int n) {
+    for (int i = 0; i < n; i++) {
+        const float u = x[i];
+        y[i] = u * mg_sigmoid(1.59576912f * (u + 0.044715f * u * u * u));
+    }
+}
+
+MG_HOT static void mg_glu(float *y, const float *x, const float *gate, int n) {
+    for (int i = 0; i < n; i++) y[i] = x[i] * mg_sigmoid(gate[i]);
+}
+
+MG_HOT static void mg_add(float *y, const float *a, const float *b, int n) {
+    for (int i = 0; i < n; i++) y[i] = a[i] + b[i];
+}
+
+MG_HOT static void mg_scale(float *y, const float *x, const float *weight, int n) {
+    for (int i = 0; i < n; i++) y[i] = x[i] * weight[i];
+}
+
+MG_HOT static void mg_norm(float *y, const float *x, const float *scale, const float *shift, float eps, int n) {
+    const float share = 1.0f / (float)n;
+    float sum = 0.0f, power = 0.0f;
+    for (int i = 0; i < n; i++) sum += x[i];
+    const float mean = sum * share;
+    for (int i = 0; i < n; i++) power += (x[i] - mean) * (x[i] - mean);
+    const float root = mg_reciprocal_root(power * share + eps);
+    for (int i = 0; i < n; i++) y[i] = (x[i] - mean) * root * scale[i] + shift[i];
+}
+
+/* Linear maps ----------------------------------------------------------------------------------------------------- */
+
+/* y[j] = bias[j] + sum_i x[i] weight[i][j] for `width` outputs side by side: the hot loop. */
+#define MG_PRODUCT_BLOCK(width)                                            \
+    for (; done + (width) <= outputs; done += (width)) {                   \
+        float sum[width];                                                  \
+        const float *row = weight + done;                                  \
+        for (int j = 0; j < (width); j++) sum[j] = bias[done + j];         \
+        for (int i = 0; i < inputs; i++, row += outputs)                   \
+            for (int j = 0; j < (width); j++) sum[j] += x[i] * row[j];     \
+        for (int j = 0; j < (width); j++) y[done + j] = sum[j];            \
+    }
+
+MG_HOT static void mg_linear(float *restrict y, const float *restrict x, const float *restrict weight,
+                             const float *restrict bias, int inputs, int outputs) {
+    int done = 0;
+    MG_PRODUCT_BLOCK(MG_BLOCK)
+    MG_PRODUCT_BLOCK(MG_SMALL_BLOCK)
+    MG_PRODUCT_BLOCK(1)
+}
+
+MG_HOT static void mg_embed(float *y, const uint16_t *token, const float *table, int tokens, int n) {
+    const int at = *token < tokens ? *token : 0;
+    memcpy(y, table + at * n, sizeof(float) * (unsigned)n);
+}
+
+/* Delays: lines are rings of `rows` rows, (row, channel), and `at` is where the newest is --------------------------- */
+
+MG_UNUSED static inline int mg_before(int at, int lag, int rows) {
+    const int row = at - lag;
+    return row + (row < 0 ? rows : 0);
+}
+
+MG_HOT static void mg_push(float *line, uint16_t *at, const float *x, int rows, int n) {
+    *at = (uint16_t)(*at + 1 < rows ? *at + 1 : 0);
+    memcpy(line + *at * n, x, sizeof(float) * (unsigned)n);
+}
+
+#define MG_FILTER_BLOCK(width)                                                     \
+    for (; done + (width) <= n; done += (width)) {                                 \
+        float sum[width] = {0};                                                    \
+        for (int k = 0; k < taps; k++) {                                           \
+            const float *row = line + mg_before(at, lag[k], rows) * n + done;      \
+            const float *w = weight + k * n + done;                                \
+            for (int j = 0; j < (width); j++) sum[j] += w[j] * row[j];             \
+        }                                                                          \
+        for (int j = 0; j < (width); j++) y[done + j] = sum[j];                    \
+    }
+
+/* weight (taps, n), lag (taps): the same delays for all channels. */
+MG_HOT static void mg_filter(float *restrict y, const float *restrict line, int at, const float *restrict weight,
+                             const uint16_t *restrict lag, int rows, int taps, int n) {
+    int done = 0;
+    MG_FILTER_BLOCK(MG_BLOCK)
+    MG_FILTER_BLOCK(MG_SMALL_BLOCK)
+    MG_FILTER_BLOCK(1)
+}
+
+/* weight, lag (n, taps): its own delays for every channel. */
+MG_HOT static void mg_taps(float *restrict y, const float *restrict line, int at, const float *restrict weight,
+                           const uint16_t *restrict lag, int rows, int taps, int n) {
+    for (int c = 0; c < n; c++) {
+        float sum = 0.0f;
+        for (int k = 0; k < taps; k++) sum += *weight++ * line[mg_before(at, *lag++, rows) * n + c];
+        y[c] = sum;
+    }
+}
+
+/* The same over the raw input, (rows, inputs), mixed per channel; the bias counts as far back as there was input. */
+MG_HOT static void mg_taps_input(float *restrict y, const float *restrict line, int at, int age,
+                                 const float *restrict weight, const uint16_t *restrict lag,
+                                 const float *restrict mix, const float *restrict bias, int rows, int taps,
+                                 int inputs, int n) {
+    for (int c = 0; c < n; c++, weight += taps, lag += taps) {
+        float sum = 0.0f, begun = 0.0f;
+        for (int i = 0; i < inputs; i++) {
+            float delayed = 0.0f;
+            for (int k = 0; k < taps; k++) delayed += weight[k] * line[mg_before(at, lag[k], rows) * inputs + i];
+            sum += delayed * *mix++;
+        }
+        for (int k = 0; k < taps; k++) begun += lag[k] < age ? weight[k] : 0.0f;
+        y[c] = sum + bias[c] * begun;
+    }
+}
+
+MG_HOT static void mg_push_token(uint16_t *line, uint16_t *at, const uint16_t *token, int rows, int tokens) {
+    *at = (uint16_t)(*at + 1 < rows ? *at + 1 : 0);
+    line[*at] = (uint16_t)((*token < tokens ? *token : 0) + 1); /* zero: before the first step */
+}
+
+MG_HOT static void mg_taps_token(float *restrict y, const uint16_t *restrict line, int at,
+                                 const float *restrict weight, const uint16_t *restrict lag,
+                                 const float *restrict table, int rows, int taps, int n) {
+    for (int c = 0; c < n; c++) {
+        float sum = 0.0f;
+        for (int k = 0; k < taps; k++) {
+            const int token = line[mg_before(at, *lag++, rows)];
+            const float past = token > 0 ? table[(token - (token > 0)) * n + c] : 0.0f;
+            sum += *weight++ * past;
+        }
+        y[c] = sum;
+    }
+}
+
+/* Recurrences ----------------------------------------------------------------------------------------------------- */
+
+MG_HOT static void mg_gated(float *hidden, const float *gate, const float *candidate, int n) {
+    for (int i = 0; i < n; i++) {
+        const float take = mg_sigmoid(gate[i]);
+        hidden[i] = (1.0f - take) * hidden[i] + take * candidate[i];
+    }
+}
+
+/* Pairs of real and imaginary parts: hidden = decay hidden + drive. */
+MG_HOT static void mg_rotate(float *hidden, const float *drive, const float *decay, int n) {
+    for (int i = 0; i < n; i += 2) {
+        const float re = hidden[i], im = hidden[i + 1];
+        hidden[i] = decay[i] * re - decay[i + 1] * im + drive[i];
+        hidden[i + 1] = decay[i + 1] * re + decay[i] * im + drive[i + 1];
+    }
+}
+
+/* Readouts -------------------------------------------------------------------------------------------------------- */
+
+MG_HOT static void mg_mean(float *y, float *total, uint32_t *steps, const float *x, int n) {
+    if (*steps >= 1u << 30) { /* the past at half its weight: the counter must not run over */
+        for (int i = 0; i < n; i++) total[i] *= 0.5f;
+        *steps /= 2u;
+    }
+    *steps += 1u;
+    const float count = (float)*steps;
+    for (int i = 0; i < n; i++) {
+        total[i] += x[i];
+        y[i] = total[i] / count;
+    }
+}
+
+MG_HOT static void mg_sum(float *y, float *total, const float *x, int n) {
+    for (int i = 0; i < n; i++) y[i] = total[i] += x[i];
+}
+
+#endif

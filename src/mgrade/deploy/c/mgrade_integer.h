@@ -1,0 +1,321 @@
+/* mgrade: the operations of an integer program, one step at a time: int8 weights, MG_BITS-bit activations.
+ * C99; needs memcpy and memset, nothing else. Every version (plain, DSP, Helium) gives the same bits.
+ *
+ * Every loop runs a fixed number of times and no branch looks at the data: a step always takes as long. */
+#ifndef MGRADE_INTEGER_H
+#define MGRADE_INTEGER_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && !defined(MGRADE_PLAIN)
+#include <arm_mve.h>
+#define MG_HELIUM 1
+#elif defined(__ARM_FEATURE_DSP) && !defined(MGRADE_PLAIN)
+#include <arm_acle.h>
+#define MG_DSP 1
+#endif
+
+#if defined(__GNUC__)
+#define MG_UNUSED __attribute__((unused))
+#define MG_HOT __attribute__((unused, noinline))
+#else
+#define MG_UNUSED
+#define MG_HOT
+#endif
+
+#if MG_BITS == 8
+typedef int8_t mg_value;
+#else
+typedef int16_t mg_value;
+#endif
+#define MG_TOP ((1 << (MG_BITS - 1)) - 1)
+#define MG_UNIT 24     /* fraction bits of what the sigmoid gives */
+#define MG_GATE_BITS 11 /* fraction bits of its argument */
+
+/* sigmoid(-i / 32) with 24 fraction bits. */
+static const int32_t mg_sigmoid_table[513] = {
+@SIGMOID@
+};
+
+/* Numbers --------------------------------------------------------------------------------------------------------- */
+
+/* x / 2^bits, rounded half up; bits of zero or less shift to the left. */
+MG_UNUSED static inline int64_t mg_shift(int64_t x, int bits) {
+    return bits > 0 ? (x + ((int64_t)1 << (bits - 1))) >> bits : x * ((int64_t)1 << -bits);
+}
+
+MG_UNUSED static inline int32_t mg_clip(int64_t x, int32_t top) {
+    x = x > top ? top : x;
+    return (int32_t)(x < -top ? -top : x);
+}
+
+MG_UNUSED static inline mg_value mg_saturate(int64_t x) { return (mg_value)mg_clip(x, MG_TOP); }
+
+/* total multiplier / 2^shift, rounded once. */
+MG_UNUSED static inline mg_value mg_rescale(int64_t total, int32_t multiplier, uint8_t shift) {
+    return mg_saturate((total * multiplier + ((int64_t)1 << (shift - 1))) >> shift);
+}
+
+/* Of x with 11 fraction bits. */
+MG_UNUSED static inline int32_t mg_sigmoid(int64_t x) {
+    const int32_t clipped = mg_clip(x, 32767), size = clipped < 0 ? -clipped : clipped;
+    const int32_t *at = mg_sigmoid_table + (size >> 6);
+    const int32_t low = at[0] + (((at[1] - at[0]) * (size & 63) + 32) >> 6);
+    return clipped < 0 ? low : (1 << MG_UNIT) - low;
+}
+
+/* Activations: `bits` are the fraction bits of x ------------------------------------------------------------------ */
+
+MG_HOT static void mg_gelu(mg_value *y, const mg_value *x, int bits, int n) {
+    for (int i = 0; i < n; i++) {
+        const int64_t u = x[i], square = mg_shift(u * u * 74821, 2 * bits);
+        const int64_t argument = mg_shift(u * (square + 1673292), bits + 20 - MG_GATE_BITS);
+        y[i] = (mg_value)mg_shift(u * mg_sigmoid(argument), MG_UNIT);
+    }
+}
+
+MG_HOT static void mg_glu(mg_value *y, const mg_value *x, const mg_value *gate, int gate_bits, int n) {
+    for (int i = 0; i < n; i++)
+        y[i] = (mg_value)mg_shift((int64_t)x[i] * mg_sigmoid(mg_shift(gate[i], gate_bits - MG_GATE_BITS)), MG_UNIT);
+}
+
+/* a 2^up_a + b 2^up_b, then down. */
+MG_HOT static void mg_add(mg_value *y, const mg_value *a, const mg_value *b, int up_a, int up_b, int down, int n) {
+    for (int i = 0; i < n; i++)
+        y[i] = mg_saturate(mg_shift((int64_t)a[i] * (1 << up_a) + (int64_t)b[i] * (1 << up_b), down));
+}
+
+MG_HOT static void mg_scale(mg_value *y, const mg_value *x, const int16_t *weight, int shift, int n) {
+    for (int i = 0; i < n; i++) y[i] = mg_saturate(mg_shift((int64_t)x[i] * weight[i], shift));
+}
+
+/* 1 / sqrt(v) = root / 2^30 / 2^(32 - half). */
+MG_UNUSED static inline uint64_t mg_reciprocal_root(uint64_t v, int *half) {
+    int left = 0;
+    for (int bits = 32; bits > 1; bits /= 2) {
+        const int small = v < (uint64_t)1 << (64 - bits);
+        v <<= small ? bits : 0;
+        left += small ? bits / 2 : 0;
+    }
+    const uint64_t top = v >> 32;
+    uint64_t root = 2362232013u - ((top * 1342177280u) >> 32);
+    for (int i = 0; i < 4; i++) {
+        const uint64_t square = (root * root) >> 30, error = ((uint64_t)3 << 30) - ((top * square) >> 32);
+        root = (root * error) >> 31;
+    }
+    *half = left;
+    return root;
+}
+
+MG_HOT static void mg_norm(mg_value *y, const mg_value *x, const int16_t *scale, const int16_t *shift,
+                           int64_t epsilon, int scale_shift, int n) {
+    int32_t sum = 0;
+    int64_t power = epsilon;
+    for (int i = 0; i < n; i++) sum += x[i];
+    for (int i = 0; i < n; i++) {
+        const int64_t centred = n * (int32_t)x[i] - sum;
+        power += centred * centred;
+    }
+    int half;
+    const int64_t root = (int64_t)mg_reciprocal_root((uint64_t)power, &half);
+    for (int i = 0; i < n; i++) {
+        const int64_t unit = mg_shift((n * (int32_t)x[i] - sum) * root, 62 - MG_UNIT - half);
+        y[i] = mg_saturate(mg_shift(unit * scale[i], scale_shift) + shift[i]);
+    }
+}
+
+/* Linear maps ----------------------------------------------------------------------------------------------------- */
+
+/* sum_i w[i] x[i]: the hot loop. */
+MG_UNUSED static inline int32_t mg_dot(const int8_t *w, const mg_value *x, int n) {
+    int32_t sum = 0;
+#if defined(MG_HELIUM) && MG_BITS == 16
+    for (int i = 0; i < n; i += 8) {
+        const mve_pred16_t left = vctp16q((uint32_t)(n - i));
+        sum = vmladavaq_p_s16(sum, vldrbq_z_s16(w + i, left), vldrhq_z_s16(x + i, left), left);
+    }
+#elif defined(MG_HELIUM)
+    for (int i = 0; i < n; i += 16) {
+        const mve_pred16_t left = vctp8q((uint32_t)(n - i));
+        sum = vmladavaq_p_s8(sum, vldrbq_z_s8(w + i, left), vldrbq_z_s8(x + i, left), left);
+    }
+#elif defined(MG_DSP) && MG_BITS == 16
+    int i = 0;
+    for (; i + 4 <= n; i += 4) {
+        uint32_t four, low, high;
+        memcpy(&four, w + i, 4);
+        memcpy(&low, x + i, 4);
+        memcpy(&high, x + i + 2, 4);
+        const int16x2_t even = __sxtb16((int8x4_t)four), odd = __sxtb16((int8x4_t)((four >> 8) | (four << 24)));
+        sum = __smlad(even, (int16x2_t)((low & 0xffffu) | (high << 16)), sum);
+        sum = __smlad(odd, (int16x2_t)((low >> 16) | (high & 0xffff0000u)), sum);
+    }
+    for (; i < n; i++) sum += w[i] * x[i];
+#else
+    for (int i = 0; i < n; i++) sum += w[i] * x[i];
+#endif
+    return sum;
+}
+
+/* weight (outputs, inputs). */
+MG_HOT static void mg_linear(mg_value *restrict y, const mg_value *restrict x, const int8_t *restrict weight,
+                             const int32_t *restrict bias, const int32_t *restrict multiplier,
+                             const uint8_t *restrict shift, int inputs, int outputs) {
+    for (int j = 0; j < outputs; j++, weight += inputs)
+        y[j] = mg_rescale(bias[j] + mg_dot(weight, x, inputs), multiplier[j], shift[j]);
+}
+
+MG_HOT static void mg_embed(mg_value *y, const uint16_t *token, const int8_t *table, const int32_t *multiplier,
+                            const uint8_t *shift, int tokens, int n) {
+    const int8_t *row = table + (*token < tokens ? *token : 0) * n;
+    for (int c = 0; c < n; c++) y[c] = mg_rescale(row[c], multiplier[c], shift[c]);
+}
+
+/* Delays: lines are rings of `rows` rows, (row, channel), and `at` is where the newest is --------------------------- */
+
+MG_UNUSED static inline int mg_before(int at, int lag, int rows) {
+    const int row = at - lag;
+    return row + (row < 0 ? rows : 0);
+}
+
+MG_HOT static void mg_push(mg_value *line, uint16_t *at, const mg_value *x, int rows, int n) {
+    *at = (uint16_t)(*at + 1 < rows ? *at + 1 : 0);
+    memcpy(line + *at * n, x, sizeof(mg_value) * (unsigned)n);
+}
+
+/* weight (taps, n), lag (taps): the same delays for all channels. */
+#define MG_FILTER_BLOCK(width)                                                          \
+    for (; done + (width) <= n; done += (width)) {                                      \
+        int32_t sum[width] = {0};                                                       \
+        for (int k = 0; k < taps; k++) {                                                \
+            const mg_value *row = line + mg_before(at, lag[k], rows) * n + done;        \
+            const int8_t *w = weight + k * n + done;                                    \
+            for (int j = 0; j < (width); j++) sum[j] += w[j] * row[j];                  \
+        }                                                                               \
+        for (int j = 0; j < (width); j++)                                               \
+            y[done + j] = mg_rescale(sum[j], multiplier[done + j], shift[done + j]);    \
+    }
+
+MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line, int at,
+                             const int8_t *restrict weight, const uint16_t *restrict lag,
+                             const int32_t *restrict multiplier, const uint8_t *restrict shift, int rows, int taps,
+                             int n) {
+    int done = 0;
+    MG_FILTER_BLOCK(16)
+    MG_FILTER_BLOCK(1)
+}
+
+/* weight, lag (n, taps): its own delays for every channel. */
+MG_HOT static void mg_taps(mg_value *restrict y, const mg_value *restrict line, int at,
+                           const int8_t *restrict weight, const uint16_t *restrict lag,
+                           const int32_t *restrict multiplier, const uint8_t *restrict shift, int rows, int taps,
+                           int n) {
+    for (int c = 0; c < n; c++) {
+        int32_t sum = 0;
+        for (int k = 0; k < taps; k++) sum += *weight++ * line[mg_before(at, *lag++, rows) * n + c];
+        y[c] = mg_rescale(sum, multiplier[c], shift[c]);
+    }
+}
+
+/* The same over the raw input, (rows, inputs), mixed per channel; the bias counts as far back as there was input. */
+MG_HOT static void mg_taps_input(mg_value *restrict y, const mg_value *restrict line, int at, int age,
+                                 const int8_t *restrict weight, const uint16_t *restrict lag,
+                                 const int8_t *restrict mix, const int32_t *restrict bias,
+                                 const int32_t *restrict multiplier, const uint8_t *restrict shift,
+                                 const int32_t *restrict mix_multiplier, const uint8_t *restrict mix_shift, int one,
+                                 int rows, int taps, int inputs, int n) {
+    for (int c = 0; c < n; c++, weight += taps, lag += taps) {
+        int32_t begun = 0;
+        int64_t sum = 0;
+        for (int i = 0; i < inputs; i++) {
+            int32_t delayed = 0;
+            for (int k = 0; k < taps; k++) delayed += weight[k] * line[mg_before(at, lag[k], rows) * inputs + i];
+            sum += (int32_t)mg_rescale(delayed, multiplier[c], shift[c]) * *mix++;
+        }
+        for (int k = 0; k < taps; k++) begun += lag[k] < age ? weight[k] : 0;
+        sum += (int64_t)mg_rescale((int64_t)begun * one, multiplier[c], shift[c]) * bias[c];
+        y[c] = mg_rescale(sum, mix_multiplier[c], mix_shift[c]);
+    }
+}
+
+MG_HOT static void mg_push_token(uint16_t *line, uint16_t *at, const uint16_t *token, int rows, int tokens) {
+    *at = (uint16_t)(*at + 1 < rows ? *at + 1 : 0);
+    line[*at] = (uint16_t)((*token < tokens ? *token : 0) + 1); /* zero: before the first step */
+}
+
+MG_HOT static void mg_taps_token(mg_value *restrict y, const uint16_t *restrict line, int at,
+                                 const int8_t *restrict weight, const uint16_t *restrict lag,
+                                 const int8_t *restrict table, const int32_t *restrict multiplier,
+                                 const uint8_t *restrict shift, int rows, int taps, int n) {
+    for (int c = 0; c < n; c++) {
+        int32_t sum = 0;
+        for (int k = 0; k < taps; k++) {
+            const int token = line[mg_before(at, *lag++, rows)];
+            const int past = token > 0 ? table[(token - (token > 0)) * n + c] : 0;
+            sum += *weight++ * past;
+        }
+        y[c] = mg_rescale(sum, multiplier[c], shift[c]);
+    }
+}
+
+/* Recurrences ----------------------------------------------------------------------------------------------------- */
+
+/* hidden has `extra` fraction bits more than its value. */
+#define MG_GATED(name, type)                                                                                        \
+    MG_HOT static void name(mg_value *y, type *hidden, const mg_value *gate, const mg_value *candidate,             \
+                            int gate_bits, int extra, int n) {                                                      \
+        for (int i = 0; i < n; i++) {                                                                               \
+            const int64_t take = mg_sigmoid(mg_shift(gate[i], gate_bits - MG_GATE_BITS));                           \
+            const int64_t change = (int64_t)candidate[i] * (1 << extra) - hidden[i];                                \
+            hidden[i] = (type)(hidden[i] + mg_shift(change * take, MG_UNIT));                                       \
+            y[i] = (mg_value)mg_shift(hidden[i], extra);                                                            \
+        }                                                                                                           \
+    }
+MG_GATED(mg_gated, mg_value)
+MG_GATED(mg_gated_wide, int32_t)
+
+/* Pairs of real and imaginary parts: hidden = decay hidden + drive, `into` and `out of` the scale of hidden. */
+MG_HOT static void mg_rotate(mg_value *y, int32_t *hidden, const mg_value *drive, const int32_t *decay, int into,
+                             int out, int n) {
+    for (int i = 0; i < n; i += 2) {
+        const int64_t re = hidden[i], im = hidden[i + 1], turn = decay[i], lift = decay[i + 1];
+        hidden[i] = mg_clip(mg_shift(turn * re - lift * im, 30) + mg_shift(drive[i], into), INT32_MAX);
+        hidden[i + 1] = mg_clip(mg_shift(lift * re + turn * im, 30) + mg_shift(drive[i + 1], into), INT32_MAX);
+        y[i] = mg_saturate(mg_shift(hidden[i], out));
+        y[i + 1] = mg_saturate(mg_shift(hidden[i + 1], out));
+    }
+}
+
+/* Readouts -------------------------------------------------------------------------------------------------------- */
+
+/* total / steps, rounded half away from zero, always in as many steps. */
+MG_UNUSED static inline int32_t mg_divide(int64_t total, uint32_t steps) {
+    const uint64_t size = (total < 0 ? 0u - (uint64_t)total : (uint64_t)total) + steps / 2u;
+    uint64_t rest = 0, quotient = 0;
+    for (int bit = 47; bit >= 0; bit--) {
+        rest = (rest << 1) | ((size >> bit) & 1u);
+        const uint64_t fits = rest >= steps;
+        rest -= fits ? steps : 0u;
+        quotient = (quotient << 1) | fits;
+    }
+    return total < 0 ? -(int32_t)quotient : (int32_t)quotient;
+}
+
+MG_HOT static void mg_mean(int32_t *y, int64_t *total, uint32_t *steps, const mg_value *x, int n) {
+    if (*steps >= 1u << 30) { /* the past at half its weight: the counter must not run over */
+        for (int i = 0; i < n; i++) total[i] >>= 1;
+        *steps /= 2u;
+    }
+    *steps += 1u;
+    for (int i = 0; i < n; i++) {
+        total[i] += x[i];
+        y[i] = mg_divide(total[i], *steps);
+    }
+}
+
+MG_HOT static void mg_sum(int32_t *y, int32_t *total, const mg_value *x, int n) {
+    for (int i = 0; i < n; i++) y[i] = total[i] = mg_clip((int64_t)total[i] + x[i], INT32_MAX);
+}
+
+#endif

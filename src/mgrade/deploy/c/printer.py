@@ -1,0 +1,255 @@
+"""Prints a Program as C99: a header, the weights and the step, the runtime, an example and a test vector."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import mgrade
+from mgrade.deploy.arithmetic import SIGMOID
+from mgrade.deploy.c.slots import Slots
+from mgrade.deploy.interpreter import Interpreter
+from mgrade.deploy.program import Op, Program
+
+HERE = Path(__file__).parent
+TYPES = {
+    "float32": "float",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "uint8": "uint8_t",
+    "uint16": "uint16_t",
+    "uint32": "uint32_t",
+}
+# The call that each operation prints as. {y}: its value, {a} and {b}: what it reads, {wa}: how wide that is, {n}: how
+# wide it is, {s}: its state. In integer programs the e's are the fraction bits of a, b and y.
+FLOAT = {
+    "linear": "mg_linear({y}, {a}, {weight}, {bias}, {wa}, {n});",
+    "embed": "mg_embed({y}, {a}, {table}, {tokens}, {n});",
+    "taps": "mg_taps({y}, {line}, {s}at, {weight}, {lag}, {rows}, {taps}, {n});",
+    "filter": "mg_filter({y}, {line}, {s}at, {weight}, {lag}, {rows}, {taps}, {n});",
+    "taps_input": "mg_taps_input({y}, {line}, {s}at, {s}age, {weight}, {lag}, {mix}, {bias}, {rows}, {taps}, {wa}, {n});",
+    "taps_token": "mg_taps_token({y}, {line}, {s}at, {weight}, {lag}, {table}, {rows}, {taps}, {n});",
+    "gated": "mg_gated({s}hidden, {a}, {b}, {n});",
+    "rotate": "mg_rotate({s}hidden, {a}, {decay}, {n});",
+    "norm": "mg_norm({y}, {a}, {scale}, {shift}, {eps}, {n});",
+    "gelu": "mg_gelu({y}, {a}, {n});",
+    "glu": "mg_glu({y}, {a}, {b}, {n});",
+    "add": "mg_add({y}, {a}, {b}, {n});",
+    "scale": "mg_scale({y}, {a}, {weight}, {n});",
+    "mean": "mg_mean({y}, {s}total, &{s}steps, {a}, {n});",
+    "sum": "mg_sum({y}, {s}total, {a}, {n});",
+}
+_RESCALE = "{multiplier}, {shift}"
+INTEGER = {
+    "linear": f"mg_linear({{y}}, {{a}}, {{weight}}, {{bias}}, {_RESCALE}, {{wa}}, {{n}});",
+    "embed": f"mg_embed({{y}}, {{a}}, {{table}}, {_RESCALE}, {{tokens}}, {{n}});",
+    "taps": f"mg_taps({{y}}, {{line}}, {{s}}at, {{weight}}, {{lag}}, {_RESCALE}, {{rows}}, {{taps}}, {{n}});",
+    "filter": f"mg_filter({{y}}, {{line}}, {{s}}at, {{weight}}, {{lag}}, {_RESCALE}, {{rows}}, {{taps}}, {{n}});",
+    "taps_input": "mg_taps_input({y}, {line}, {s}at, {s}age, {weight}, {lag}, {mix}, {bias}, "
+    f"{_RESCALE}, {{mix_multiplier}}, {{mix_shift}}, {{one}}, {{rows}}, {{taps}}, {{wa}}, {{n}});",
+    "taps_token": f"mg_taps_token({{y}}, {{line}}, {{s}}at, {{weight}}, {{lag}}, {{table}}, {_RESCALE}, {{rows}}, "
+    "{taps}, {n});",
+    "gated": "mg_gated{wide}({y}, {s}hidden, {a}, {b}, {ea}, {extra}, {n});",
+    "rotate": "mg_rotate({y}, {s}hidden, {a}, {decay}, {into}, {out}, {n});",
+    "norm": "mg_norm({y}, {a}, {scale}, {shift}, {epsilon}, {scale_shift}, {n});",
+    "gelu": "mg_gelu({y}, {a}, {ea}, {n});",
+    "glu": "mg_glu({y}, {a}, {b}, {eb}, {n});",
+    "add": "mg_add({y}, {a}, {b}, {up_a}, {up_b}, {down}, {n});",
+    "scale": "mg_scale({y}, {a}, {weight}, {weight_shift}, {n});",
+    "mean": FLOAT["mean"],
+    "sum": FLOAT["sum"],
+}
+
+
+def check_name(name: str) -> str:
+    """`name` if C takes it as an identifier."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or name.startswith(("mg_", "mgrade")):
+        raise ValueError(f"name must be small letters, digits and _, begin with a letter and not with mg_, got {name!r}")
+    return name
+
+
+def print_c(program: Program, name: str = "model", test: npt.NDArray[Any] | None = None) -> dict[str, str]:
+    """The files of an export, by name. `test` (time, inputs) or (time): inputs of the test vector."""
+    printed = _Printed(program, check_name(name))
+    runtime = "mgrade_integer.h" if program.integer else "mgrade_float.h"
+    table = "\n".join("    " + ", ".join(map(str, SIGMOID[i : i + 12])) + "," for i in range(0, len(SIGMOID), 12))
+    files = {
+        f"{name}.h": printed.fill("model.h.in"),
+        f"{name}.c": printed.fill("model.c.in"),
+        runtime: (HERE / runtime).read_text(encoding="utf-8").replace("@SIGMOID@", table),
+    }
+    if test is not None:
+        files["main.c"] = printed.fill("main.c.in")
+        files[f"{name}_test.h"] = printed.test_vector(test)
+    return files
+
+
+class _Printed:
+    """The parts that the templates ask for."""
+
+    def __init__(self, program: Program, name: str):
+        self.program, self.name = program, name
+        self.arrays: dict[bytes, tuple[str, npt.NDArray[Any]]] = {}
+        self.slots = Slots(program)
+        value = TYPES[program.precision]
+        pooled = program.ops[-1].kind in ("mean", "sum")
+        calls = [line for index in range(len(program.ops)) for line in self._calls(index)]
+        own = _own_bytes(self.arrays)
+        self.parts = {
+            "NAME": name,
+            "UPPER": name.upper(),
+            "VERSION": mgrade.__version__,
+            "PRECISION": _described(program),
+            "FLASH": str(own),
+            "STATE": str(program.state_bytes),
+            "INPUTS": "1" if program.tokens else str(program.inputs),
+            "OUTPUTS": str(program.outputs),
+            "INPUT_TYPE": "uint16_t" if program.tokens else value,
+            "OUTPUT_TYPE": "int32_t" if program.integer and pooled else value,
+            "INPUT_NOTE": f"a token id, 0 to {program.inputs - 1}" if program.tokens else "channels",
+            "OUTPUT_NOTE": "channels",
+            "CONSTANTS": self._constants(),
+            "FIELDS": "\n".join(self._fields()) or "    uint8_t nothing;",
+            "BITS": f"#define MG_BITS {8 * np.dtype(program.precision).itemsize}\n" if program.integer else "",
+            "RUNTIME": "mgrade_integer.h" if program.integer else "mgrade_float.h",
+            "ARRAYS": "\n".join(_array(name, array) for name, array in self.arrays.values()),
+            "SLOTS": "\n".join(f"    {value} v{slot}[{size}];" for slot, size in enumerate(self.slots.sizes)),
+            "CALLS": "\n".join(f"    {call}" for call in calls),
+            "TOLERANCE": "0.0" if program.integer else "1e-4",
+        }
+
+    def fill(self, template: str) -> str:
+        text = (HERE / template).read_text(encoding="utf-8")
+        return re.sub(r"@([A-Z_]+)@", lambda match: self.parts[match[1]], text)
+
+    def _constants(self) -> str:
+        if not self.program.integer:
+            return ""
+        upper, exponents = self.name.upper(), self.program.exponents
+        lines = [f"#define {upper}_OUTPUT_BITS {exponents[-1]} /* fraction bits: output / 2^bits is the real value */"]
+        if not self.program.tokens:
+            lines.insert(0, f"#define {upper}_INPUT_BITS {exponents[0]} /* fraction bits: input = round(real * 2^bits) */")
+        return "\n".join(lines) + "\n"
+
+    def _fields(self) -> list[str]:
+        lines = []
+        for index, op in enumerate(self.program.ops):
+            for part in self.program.state(index):
+                shape = "".join(f"[{size}]" for size in part.shape)
+                lines.append(f"    {TYPES[part.dtype]} {part.name}_{index}{shape};")
+                if part.name == "line":
+                    lines.append(f"    uint16_t at_{index};")
+        return sorted(lines, key=lambda line: -_alignment(line))  # no holes between them
+
+    def _calls(self, index: int) -> list[str]:
+        program, op = self.program, self.program.ops[index]
+        fields: dict[str, Any] = {name: self._named(op, name, array) for name, array in op.arrays.items()}
+        fields |= {"n": program.widths[index + 1], "s": f"state->{{}}_{index}", "tokens": program.inputs}
+        fields |= {"y": self.slots.where(index + 1), "a": self.slots.where(op.args[0]), "wa": program.widths[op.args[0]]}
+        if len(op.args) > 1:
+            fields["b"] = self.slots.where(op.args[1])
+        fields |= {name: _number(value) for name, value in op.numbers.items()}
+        if program.integer:
+            fields |= _scales(program, index)
+        before = []
+        if "lag" in op.arrays:
+            before, more = self._line(index)
+            fields |= more
+        call = (INTEGER if program.integer else FLOAT)[op.kind]
+        call = re.sub(r"\{s\}(\w+)", rf"state->\1_{index}", call)
+        return [*before, call.format(**fields)]
+
+    def _line(self, index: int) -> tuple[list[str], dict[str, Any]]:
+        """What writes into the delay line of operation `index`, and what its call says about it."""
+        program, op = self.program, self.program.ops[index]
+        line = program.state(index)[0]
+        rows, source = line.shape[0], self.slots.where(op.args[0])
+        fields = {"rows": rows, "taps": op.arrays["weight"].shape[0 if op.kind == "filter" else 1]}
+        if op.kind == "taps_token":
+            name = f"state->line_{index}"
+            push = f"mg_push_token({name}, &state->at_{index}, {source}, {rows}, {program.inputs});"
+            return [push], fields | {"line": name}
+        name = f"state->line_{index}[0]"
+        push = [f"mg_push({name}, &state->at_{index}, {source}, {rows}, {line.shape[1]});"]
+        if op.kind == "taps_input":
+            age = f"state->age_{index}"
+            push.append(f"{age} = (uint16_t)({age} + ({age} < UINT16_MAX));")
+        return push, fields | {"line": name}
+
+    def _named(self, op: Op, name: str, array: npt.NDArray[Any]) -> str:
+        """The name of a constant; equal ones are one."""
+        if name == "weight" and op.kind == "linear" and not self.program.integer:
+            array = array.T  # inputs, then outputs: see the runtime
+        array = np.ascontiguousarray(array)
+        key = array.dtype.str.encode() + array.tobytes()
+        return self.arrays.setdefault(key, (f"a{len(self.arrays)}", array))[0]
+
+    def test_vector(self, x: npt.NDArray[Any]) -> str:
+        """The inputs, and the outputs that the interpreter gives."""
+        y = Interpreter(self.program).run(x[None])[0]
+        x = x.reshape(len(x), -1)
+        lines = [f"/* What {self.name} gives for some inputs. */", f"#define {self.name.upper()}_TEST_STEPS {len(x)}"]
+        for what, values in (("input", x), ("output", y)):
+            rows = ",\n".join("    {" + ", ".join(map(_literal, row)) + "}" for row in values)
+            size = f"[{self.name.upper()}_TEST_STEPS][{values.shape[1]}]"
+            lines.append(f"static const {self.name}_{what} {self.name}_test_{what}s{size} = {{\n{rows}}};")
+        return "\n".join(lines) + "\n"
+
+
+def _scales(program: Program, index: int) -> dict[str, Any]:
+    """Shifts between the scales of the values that an operation reads and makes."""
+    op, exponents = program.ops[index], program.exponents
+    own, read = exponents[index + 1], [exponents[value] for value in op.args]
+    fields: dict[str, Any] = {"ea": read[0], "eb": read[-1]}
+    if op.kind == "add":
+        fine = max(own, *read)
+        fields |= {"up_a": fine - read[0], "up_b": fine - read[1], "down": fine - own}
+    if op.kind == "rotate":
+        at = int(op.numbers["state_exponent"])
+        fields |= {"into": read[0] - at, "out": at - own}
+    if op.kind == "gated":
+        fields["wide"] = "_wide" if op.numbers["extra"] else ""
+    return fields
+
+
+def _own_bytes(arrays: dict[bytes, tuple[str, npt.NDArray[Any]]]) -> int:
+    return sum(array.nbytes for _, array in arrays.values())
+
+
+def _described(program: Program) -> str:
+    if not program.integer:
+        return "float32"
+    return f"int8 weights, {program.precision} activations"
+
+
+def _alignment(line: str) -> int:
+    kind = line.split()[0]
+    return {"int64_t": 8, "float": 4, "int32_t": 4, "uint32_t": 4, "int16_t": 2, "uint16_t": 2}.get(kind, 1)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        text = f"{value:.9g}"
+        return text + ("f" if any(c in text for c in ".e") else ".0f")
+    if int(value) == -(1 << 31):
+        return "INT32_MIN"
+    return str(int(value))
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int) and abs(value) >= 1 << 31:
+        return f"INT64_C({value})"
+    return _literal(value)
+
+
+def _array(name: str, array: npt.NDArray[Any]) -> str:
+    values = [_literal(value) for value in array.ravel()]
+    rows = "\n".join("    " + ", ".join(values[i : i + 12]) + "," for i in range(0, len(values), 12))
+    shape = " x ".join(map(str, array.shape))
+    return f"MGRADE_WEIGHTS {TYPES[str(array.dtype)]} {name}[{array.size}] = {{ /* {shape} */\n{rows}\n}};"
