@@ -58,13 +58,13 @@ def gelu(u: Ints, exponent: int) -> Ints:
 
 def reciprocal_root(v: Ints) -> tuple[Ints, Ints]:
     """1 / sqrt(v) = root / 2**30 / 2**(32 - half) for v >= 1, as (root, half): four Newton steps."""
-    v = np.asarray(v, np.int64).astype(np.uint64)
+    left: npt.NDArray[np.uint64] = v.astype(np.uint64)
     half = np.zeros(v.shape, np.int64)
     for bits in (32, 16, 8, 4, 2):
-        small = v < (np.uint64(1) << np.uint64(64 - bits))
-        v = np.where(small, v << np.uint64(bits), v)
+        small = left < (np.uint64(1) << np.uint64(64 - bits))
+        left = np.where(small, left << np.uint64(bits), left)
         half += np.where(small, bits // 2, 0)
-    top = v >> np.uint64(32)  # from 2**30 on
+    top = left >> np.uint64(32)  # from 2**30 on
     root = np.uint64(2362232013) - ((top * np.uint64(1342177280)) >> np.uint64(32))
     for _ in range(4):
         square = (root * root) >> np.uint64(30)

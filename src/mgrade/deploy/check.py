@@ -33,6 +33,8 @@ def check(program: Program) -> tuple[int, ...]:
             widths.append(_width(program, op, widths))
         except ValueError as error:
             raise ValueError(f"ops[{index}] ({op.kind}): {error}") from None
+        if op.kind in ("mean", "sum") and index + 1 < len(program.ops):
+            raise ValueError(f"ops[{index}] ({op.kind}): must be the last")
     _exponents(program)
     return tuple(widths)
 
@@ -63,8 +65,8 @@ def _width(program: Program, op: Op, widths: list[int]) -> int:
     numbers = {*(spec.integer_numbers if program.integer else spec.numbers)}
     if op.numbers.keys() != numbers:
         raise ValueError(f"numbers must be {', '.join(sorted(numbers)) or 'none'}, got {', '.join(op.numbers)}")
-    for name, value in op.numbers.items():
-        _number(program, op, name, value)
+    for name, number in op.numbers.items():
+        _number(name, number)
     if program.integer:
         _terms(op, sizes)
     width = sizes[spec.result]
@@ -72,6 +74,8 @@ def _width(program: Program, op: Op, widths: list[int]) -> int:
         raise ValueError(f"width must be 1 to {MAX_WIDTH}, got {width}")
     if "lag" in op.arrays and (int(op.arrays["lag"].max(initial=0)) + 1) * width > MAX_STATE:
         raise ValueError("lag is too long")
+    if "lag" in op.arrays and (op.arrays["lag"] >= (1 << 16) - 1).any():
+        raise ValueError(f"lag must be below {(1 << 16) - 1}, got {op.arrays['lag'].max()}")
     return width
 
 
@@ -111,7 +115,7 @@ NUMBER_RANGES = {
 }
 
 
-def _number(program: Program, op: Op, name: str, value: Any) -> None:
+def _number(name: str, value: Any) -> None:
     low, high = NUMBER_RANGES[name]
     kind = float if name == "eps" else int
     if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
@@ -141,6 +145,13 @@ def _exponents(program: Program) -> None:
     if not program.integer:
         return
     for index, op in enumerate(program.ops):
+        if op.kind == "rotate":
+            at = op.numbers["state_exponent"]
+            for exponent in (program.exponents[op.args[0]], program.exponents[index + 1]):
+                if abs(at - exponent) > 30:
+                    raise ValueError(
+                        f"ops[{index}] (rotate): state_exponent must lie within 30 of {exponent}, got {at}"
+                    )
         if op.kind in ("gelu", "glu", "gated", "mean", "sum"):
             # what comes out has the scale of what comes in: of the value for glu, of the candidate for gated
             source = op.args[1] if op.kind == "gated" else op.args[0]

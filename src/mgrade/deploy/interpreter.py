@@ -26,7 +26,7 @@ class Interpreter:
         if streams < 0:
             raise ValueError(f"streams must be at least 0, got {streams}")
         self.program, self.streams = program, streams
-        self._wide = np.int64 if program.integer else np.float32
+        self._wide: Any = np.int64 if program.integer else np.float32
         self._bits = BITS.get(program.precision, 0)
         self.reset()
 
@@ -73,7 +73,8 @@ class Interpreter:
         if program.integer:
             if x.dtype.kind not in "iu":
                 raise ValueError(f"x must be whole numbers for an integer program, got {x.dtype}")
-            return saturate(x.astype(np.int64), self._bits)
+            low, high = -(1 << (self._bits - 1)), (1 << (self._bits - 1)) - 1
+            return np.clip(x.astype(np.int64), low, high)
         return x.astype(np.float32)
 
     # Linear maps.
@@ -137,9 +138,9 @@ class Interpreter:
         begun = np.where(lag <= self.count, weight, 0).sum(1)  # (o)
         if not self.program.integer:
             return self._total(delayed * mix, 2) + bias * begun.astype(np.float32)
-        scale = (op.arrays["multiplier"][:, None], op.arrays["shift"][:, None])
-        delayed = arithmetic.rescale(delayed, *scale, self._bits)
-        begun = arithmetic.rescale(begun * int(op.numbers["one"]), *(s[:, 0] for s in scale), self._bits)
+        multiplier, shift = op.arrays["multiplier"], op.arrays["shift"]
+        delayed = arithmetic.rescale(delayed, multiplier[:, None], shift[:, None], self._bits)
+        begun = arithmetic.rescale(begun * int(op.numbers["one"]), multiplier, shift, self._bits)
         return self._rescaled(op, (delayed * mix).sum(2) + bias * begun, "mix_")
 
     def _total(self, terms: Values, axis: int) -> Values:
@@ -232,7 +233,10 @@ def quantise_input(program: Program, x: npt.ArrayLike) -> Values:
     if program.tokens or not program.integer:
         return np.asarray(x)
     scaled = np.asarray(x, np.float64) * 2.0 ** program.exponents[0]
-    return saturate(np.nan_to_num(np.floor(scaled + 0.5), nan=0.0, posinf=2e9, neginf=-2e9).astype(np.int64), BITS[program.precision])
+    return saturate(
+        np.nan_to_num(np.floor(scaled + 0.5), nan=0.0, posinf=2e9, neginf=-2e9).astype(np.int64),
+        BITS[program.precision],
+    )
 
 
 def dequantise_output(program: Program, y: Values) -> npt.NDArray[np.float32]:

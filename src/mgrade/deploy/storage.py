@@ -18,7 +18,9 @@ FORMAT, VERSION = "mgrade-program", 1
 
 def save_program(program: Program, path: str | Path) -> None:
     """Writes `program` to one file, all or nothing."""
-    arrays = {f"{i}.{name}": np.ascontiguousarray(a) for i, op in enumerate(program.ops) for name, a in op.arrays.items()}
+    arrays = {
+        f"{i}.{name}": np.ascontiguousarray(a) for i, op in enumerate(program.ops) for name, a in op.arrays.items()
+    }
     description = {
         "inputs": program.inputs,
         "tokens": program.tokens,

@@ -33,7 +33,8 @@ FLOAT = {
     "embed": "mg_embed({y}, {a}, {table}, {tokens}, {n});",
     "taps": "mg_taps({y}, {line}, {s}at, {weight}, {lag}, {rows}, {taps}, {n});",
     "filter": "mg_filter({y}, {line}, {s}at, {weight}, {lag}, {rows}, {taps}, {n});",
-    "taps_input": "mg_taps_input({y}, {line}, {s}at, {s}age, {weight}, {lag}, {mix}, {bias}, {rows}, {taps}, {wa}, {n});",
+    "taps_input": "mg_taps_input({y}, {line}, {s}at, {s}age, {weight}, {lag}, {mix}, {bias}, {rows}, {taps}, {wa}, "
+    "{n});",
     "taps_token": "mg_taps_token({y}, {line}, {s}at, {weight}, {lag}, {table}, {rows}, {taps}, {n});",
     "gated": "mg_gated({s}hidden, {a}, {b}, {n});",
     "rotate": "mg_rotate({s}hidden, {a}, {decay}, {n});",
@@ -70,7 +71,9 @@ INTEGER = {
 def check_name(name: str) -> str:
     """`name` if C takes it as an identifier."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or name.startswith(("mg_", "mgrade")):
-        raise ValueError(f"name must be small letters, digits and _, begin with a letter and not with mg_, got {name!r}")
+        raise ValueError(
+            f"name must be small letters, digits and _, begin with a letter and not with mg_, got {name!r}"
+        )
     return name
 
 
@@ -134,12 +137,14 @@ class _Printed:
         upper, exponents = self.name.upper(), self.program.exponents
         lines = [f"#define {upper}_OUTPUT_BITS {exponents[-1]} /* fraction bits: output / 2^bits is the real value */"]
         if not self.program.tokens:
-            lines.insert(0, f"#define {upper}_INPUT_BITS {exponents[0]} /* fraction bits: input = round(real * 2^bits) */")
+            lines.insert(
+                0, f"#define {upper}_INPUT_BITS {exponents[0]} /* fraction bits: input = round(real * 2^bits) */"
+            )
         return "\n".join(lines) + "\n"
 
     def _fields(self) -> list[str]:
         lines = []
-        for index, op in enumerate(self.program.ops):
+        for index in range(len(self.program.ops)):
             for part in self.program.state(index):
                 shape = "".join(f"[{size}]" for size in part.shape)
                 lines.append(f"    {TYPES[part.dtype]} {part.name}_{index}{shape};")
@@ -150,14 +155,18 @@ class _Printed:
     def _calls(self, index: int) -> list[str]:
         program, op = self.program, self.program.ops[index]
         fields: dict[str, Any] = {name: self._named(op, name, array) for name, array in op.arrays.items()}
-        fields |= {"n": program.widths[index + 1], "s": f"state->{{}}_{index}", "tokens": program.inputs}
-        fields |= {"y": self.slots.where(index + 1), "a": self.slots.where(op.args[0]), "wa": program.widths[op.args[0]]}
+        fields |= {"n": program.widths[index + 1], "tokens": program.inputs}
+        fields |= {
+            "y": self.slots.where(index + 1),
+            "a": self.slots.where(op.args[0]),
+            "wa": program.widths[op.args[0]],
+        }
         if len(op.args) > 1:
             fields["b"] = self.slots.where(op.args[1])
         fields |= {name: _number(value) for name, value in op.numbers.items()}
         if program.integer:
             fields |= _scales(program, index)
-        before = []
+        before: list[str] = []
         if "lag" in op.arrays:
             before, more = self._line(index)
             fields |= more
@@ -173,8 +182,8 @@ class _Printed:
         fields = {"rows": rows, "taps": op.arrays["weight"].shape[0 if op.kind == "filter" else 1]}
         if op.kind == "taps_token":
             name = f"state->line_{index}"
-            push = f"mg_push_token({name}, &state->at_{index}, {source}, {rows}, {program.inputs});"
-            return [push], fields | {"line": name}
+            push = [f"mg_push_token({name}, &state->at_{index}, {source}, {rows}, {program.inputs});"]
+            return push, fields | {"line": name}
         name = f"state->line_{index}[0]"
         push = [f"mg_push({name}, &state->at_{index}, {source}, {rows}, {line.shape[1]});"]
         if op.kind == "taps_input":

@@ -1,0 +1,38 @@
+"""From a trained model to a device: `Program`, its passes, quantisation, and back ends that print it.
+
+>>> program = optimise(from_model(model))                       # float32, the model's outputs
+>>> small = quantise(program, calibrate(program, sequences))    # int8 weights, int16 activations
+>>> compiled = compile(small)                                   # C, built for this machine
+>>> compiled.step(quantise_input(small, x_t))
+"""
+
+from mgrade.deploy.c import Compiled, compile, print_c
+from mgrade.deploy.convert import from_model
+from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
+from mgrade.deploy.passes import narrow, optimise, prune, trim
+from mgrade.deploy.program import Op, Program, StatePart
+from mgrade.deploy.quantise import Ranges, calibrate, quantise
+from mgrade.deploy.storage import load_program, parse_program, save_program
+
+__all__ = [
+    "Compiled",
+    "Interpreter",
+    "Op",
+    "Program",
+    "Ranges",
+    "StatePart",
+    "calibrate",
+    "compile",
+    "dequantise_output",
+    "from_model",
+    "load_program",
+    "narrow",
+    "optimise",
+    "parse_program",
+    "print_c",
+    "prune",
+    "quantise",
+    "quantise_input",
+    "save_program",
+    "trim",
+]
