@@ -1,0 +1,91 @@
+"""From a folder of C to a program for a chip: the model's files, the harness, one linker script."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from mgrade.deploy.chip.chips import GCC, Chip, ChipError, program
+
+FLAGS = (
+    *("-std=c99", "-O3", "-fopenmp-simd", "-ffunction-sections", "-fdata-sections"),
+    *("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror"),
+)
+"""What a model's files are compiled with, after the flags of the chip."""
+
+# The harness must not bring in the C library, nor use the FPU before it is switched on.
+_HARNESS_FLAGS = ("-std=gnu11", "-O1", "-ffreestanding", "-fno-tree-loop-distribute-patterns", "-mgeneral-regs-only")
+_TELLING = ("error:", "undefined reference", "multiple definition", "overflowed", "unplaced orphan")
+_HERE = Path(__file__).parent
+
+
+def build(folder: Path, name: str, chip: Chip, compiler: str, flags: Sequence[str], out: Path) -> Path:
+    """Compiles all of `folder`'s C files but main.c and links them with the harness; the path of the program."""
+    objects = out / "model"
+    objects.mkdir()
+    sources = sorted(path for path in folder.glob("*.c") if path.name != "main.c")
+    for source in sources:
+        target = ["-c", source.name, "-o", str(objects / f"{source.stem}.o")]
+        _run(chip, [*_command(chip, compiler), *FLAGS, "-g1", *flags, *target], folder)
+
+    core = [GCC, *chip.flags]
+    harness, linked = out / "mgrade_harness.o", out / "program.elf"
+    target = ["-I.", "-c", str(_HERE / "harness.c"), "-o", str(harness)]
+    _run(chip, [*core, *_HARNESS_FLAGS, *_definitions(name, chip), *target], folder)
+    script = ["-nostartfiles", "-Wl,--gc-sections,--orphan-handling=error", "-L", str(_HERE), "-T", f"{chip.board}.ld"]
+    inputs = [str(harness), *(str(objects / f"{source.stem}.o") for source in sources)]
+    _run(chip, [*core, *script, *inputs, "-o", str(linked)], folder)
+    return linked
+
+
+def version(compiler: str) -> str:
+    """The first line of what the compiler says of itself."""
+    path = program(compiler)
+    assert path is not None, "available() was to be asked first"
+    return _call([path, "--version"]).stdout.splitlines()[0]
+
+
+def _command(chip: Chip, compiler: str) -> list[str]:
+    """How a compiler is called for a chip."""
+    path = program(compiler)
+    assert path is not None, "available() was to be asked first"
+    if compiler == "gcc":
+        return [path, *chip.flags]
+    # a loop that cannot be vectorised for this core is no mistake in the source
+    return [path, "--target=arm-none-eabi", *chip.flags, *_c_library_headers(), "-Wno-pass-failed"]
+
+
+@functools.cache
+def _c_library_headers() -> tuple[str, ...]:
+    """Where GCC finds the headers of its C library, for clang: the folders it searches after its own."""
+    lines = _call([GCC, "-E", "-v", "-x", "c", "/dev/null"]).stderr.splitlines()
+    begin, end = lines.index("#include <...> search starts here:"), lines.index("End of search list.")
+    folders = [Path(line.strip()).resolve() for line in lines[begin + 1 : end]]
+    return tuple(word for path in folders if (path / "string.h").is_file() for word in ("-isystem", str(path)))
+
+
+def _definitions(name: str, chip: Chip) -> list[str]:
+    """The model's names under those that the harness knows."""
+    names = {f"MODEL_{word}": f"{name}_{word}" for word in ("input", "output", "state", "init", "step")}
+    sizes = {f"MODEL_{word}": f"{name.upper()}_{word}" for word in ("INPUTS", "OUTPUTS")}
+    defined = {"MODEL_HEADER": f'"{name}.h"', f"BOARD_{chip.board.upper()}": "1", **names, **sizes}
+    return [f"-D{key}={value}" for key, value in defined.items()]
+
+
+def _run(chip: Chip, words: list[str], folder: Path) -> None:
+    """Runs a compiler or the linker; the first line that says what is wrong becomes the error."""
+    done = _call(words, folder)
+    if done.returncode:
+        lines = done.stderr.splitlines() or [f"{words[0]} ended with status {done.returncode}"]
+        first = next((line for line in lines if any(word in line for word in _TELLING)), lines[0])
+        # the compilers begin with the file and line; the linker with its own path, and those of its libraries
+        said = first if "error:" in first and "ld: error:" not in first else first.rsplit(": ", 1)[-1]
+        raise ChipError(f"{chip.name}: {said}")
+
+
+def _call(words: list[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "LC_ALL": "C"}  # what it says is read
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -1,0 +1,91 @@
+"""The chips that can be emulated, and whether the tools for it are here."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class ChipError(RuntimeError):
+    """A model could not be built for a chip, or did not come to its end there; one line, which names the chip."""
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A core, and the board of QEMU's that has it."""
+
+    name: str
+    flags: tuple[str, ...]
+    """What the compiler must know of the core."""
+    machine: str
+    """The board, as QEMU names it."""
+    board: str
+    """The family of the board: its memories are in the linker script of that name, its counter in harness.c."""
+    counter: int
+    """Frequency of the board's counter, in hertz."""
+
+
+def _chip(name: str, fpu: tuple[str, ...], machine: str, board: str, counter: int) -> Chip:
+    return Chip(name, ("-mthumb", f"-mcpu={name}", *fpu, "-mfloat-abi=hard"), machine, board, counter)
+
+
+CHIPS = {
+    chip.name: chip
+    for chip in (
+        _chip("cortex-m55", (), "mps3-an547", "mps3", 32_000_000),
+        _chip("cortex-m7", ("-mfpu=fpv5-d16",), "mps2-an500", "mps2", 25_000_000),
+        _chip("cortex-m4", ("-mfpu=fpv4-sp-d16",), "mps2-an386", "mps2", 25_000_000),
+    )
+}
+
+QEMU, GCC = "qemu-system-arm", "arm-none-eabi-gcc"
+COMPILERS = {"clang": ("clang-19", "clang"), "gcc": (GCC,)}
+"""Compilers and the names of their programs, by preference: clang's code executes fewer instructions on all chips here.
+Whatever compiles, GCC's linker and C library are used."""
+
+_PACKAGES = {QEMU: "qemu-system-arm", GCC: "gcc-arm-none-eabi", "clang-19": "clang-19"}
+
+
+def find_chip(name: str) -> Chip:
+    """The chip of that name."""
+    if name not in CHIPS:
+        raise ValueError(f"chip must be one of {', '.join(CHIPS)}, got {name!r}")
+    return CHIPS[name]
+
+
+def find_compiler(compiler: str | None) -> str:
+    """`compiler`, or for None the first that is here (the first of all where none is)."""
+    if compiler is None:
+        return next((name for name in COMPILERS if program(name)), next(iter(COMPILERS)))
+    if compiler not in COMPILERS:
+        raise ValueError(f"compiler must be one of {', '.join(COMPILERS)}, got {compiler!r}")
+    return compiler
+
+
+def program(compiler: str) -> str | None:
+    """The path of a compiler, if it is here."""
+    return next((path for name in COMPILERS[compiler] if (path := shutil.which(name))), None)
+
+
+def available(chip: str = "cortex-m55", compiler: str | None = None) -> str | None:
+    """None if models can be run on this chip with this compiler here; else one line that says what is missing."""
+    wanted = find_compiler(compiler)
+    find_chip(chip)
+    missing = [_PACKAGES[name] for name in (QEMU, GCC) if shutil.which(name) is None]
+    gcc = shutil.which(GCC)
+    if gcc is None or not _has_c_library(gcc):
+        missing.append("libnewlib-arm-none-eabi")
+    if program(wanted) is None and (package := _PACKAGES[COMPILERS[wanted][0]]) not in missing:
+        missing.append(package)
+    if not missing:
+        return None
+    return f"{chip} with {wanted} cannot be emulated here: sh scripts/tools.sh installs {' '.join(missing)}"
+
+
+@functools.cache
+def _has_c_library(gcc: str) -> bool:
+    answer = subprocess.run([gcc, "-print-file-name=libc.a"], capture_output=True, text=True, check=False).stdout
+    return Path(answer.strip()).is_absolute()

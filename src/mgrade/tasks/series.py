@@ -1,0 +1,135 @@
+"""Short series of several channels: who says a vowel (Japanese Vowels), which way someone moves (Basic Motions).
+
+They are read from the archive's own files, from compact files of the same values, or else from the copies inside the
+package aeon, wherever that is installed (it is looked into, not imported):
+
+    DATA/[PROBLEM/]PROBLEM_{TRAIN,TEST}.ts    or DATA/PROBLEM.npz    or aeon/datasets/data/PROBLEM/
+
+with PROBLEM JapaneseVowels or BasicMotions. A compact file has {train,test}_values (all steps, channels), _offsets,
+_labels, and class_names. There is no official validation set: a share of the training set is held out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mgrade.tasks.files import arrays, check_table, spans
+from mgrade.tasks.labelled import HeldOut, Sequences
+from mgrade.tasks.ts_format import Series, read_ts
+
+GET = "pip install --no-deps aeon"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Archived(HeldOut):
+    """A classification problem of the archive, each channel standardised by the steps of its training set."""
+
+    problem: ClassVar[str]
+    title: ClassVar[str]
+    channels: ClassVar[int]
+    names: ClassVar[tuple[str, ...]]
+    """The classes, in their order."""
+
+    @property
+    def classes(self) -> int:
+        """As many as have names."""
+        return len(self.names)
+
+    def model_fields(self) -> dict[str, Any]:
+        """Channels in, classes out, averaged over time."""
+        return {"inputs": self.channels, "outputs": self.classes, "tokens": False, "readout": "mean"}
+
+    def read(self, split: str, folder: Path) -> Sequences:
+        """Standardised values (count, longest, channels) with zeros behind the end of a series, and lengths."""
+        shift, scale = self.standard(folder)
+        series, labels = self._series(split, folder)
+        lengths = np.array([len(one) for one in series])
+        values = np.zeros((len(series), lengths.max(), self.channels), np.float32)
+        for row, one in zip(values, series, strict=True):
+            row[: len(one)] = (one - shift) / scale
+        return Sequences(values, labels, lengths)
+
+    def standard(self, folder: Path) -> tuple[Series, Series]:
+        """Mean and standard deviation (channels) of all steps of the training set, held out or not.
+
+        Whoever feeds a trained model takes the first off every step, and divides by the second.
+        """
+        steps = np.concatenate(self._series("train", folder)[0]).astype(np.float64)
+        scale = steps.std(0)
+        return steps.mean(0).astype(np.float32), np.where(scale > 0, scale, 1).astype(np.float32)
+
+    def source(self, folder: Path) -> Path | None:
+        """What is read: a folder of .ts files, or the compact file; None if there is neither, also not in aeon."""
+        compact, inside = folder / f"{self.problem}.npz", _inside_aeon(self.problem)
+        for place in (folder, folder / self.problem):
+            if any((place / self._file(split)).is_file() for split in ("train", "test")):
+                return place
+        return compact if compact.is_file() else inside
+
+    def _series(self, split: str, folder: Path) -> tuple[Sequence[Series], npt.NDArray[Any]]:
+        """The series (time, channels) of a split as they were recorded, and their classes."""
+        source = self.source(folder)
+        if source is None:
+            raise ValueError(
+                f"{folder} has neither {self._file('train')} nor {self.problem}.npz, and there is no package aeon,"
+                f" which has a copy: `{GET}` gets it, or --data says where the files are"
+            )
+        if source.is_file():
+            return self._compact(split, source)
+        if not (path := source / self._file(split)).is_file():
+            raise ValueError(f"{path} is missing, though the other of the two files is there")
+        return read_ts(path, self.channels, self.names)
+
+    def _file(self, split: str) -> str:
+        return f"{self.problem}_{split.upper()}.ts"
+
+    def _compact(self, split: str, path: Path) -> tuple[Sequence[Series], npt.NDArray[Any]]:
+        parts = [f"{split}_{part}" for part in ("values", "offsets", "labels")]
+        values, offsets, labels, names = arrays(path, *parts, "class_names")
+        if tuple(names) != self.names:
+            raise ValueError(f"{path}: class_names must be {' '.join(self.names)}, got {' '.join(map(str, names))}")
+        if values.dtype != np.float32 or values.shape[1:] != (self.channels,) or not np.isfinite(values).all():
+            given = f"{values.dtype} {values.shape}"
+            raise ValueError(f"{path}: {parts[0]} must be finite float32 (steps, {self.channels}), got {given}")
+        check_table(path, split, values, offsets, labels, self.classes)
+        series = [values[begin:end] for begin, end in spans(offsets)]
+        for row, one in enumerate(series):
+            if not len(one):
+                raise ValueError(f"{path}: {split} row {row}: a series must have at least 1 step, got 0")
+        return series, labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vowels(_Archived):
+    """Which of nine men says two vowels: 7 to 29 steps of 12 cepstral coefficients; 270 to train, 370 to test."""
+
+    problem: ClassVar[str] = "JapaneseVowels"
+    title: ClassVar[str] = "Japanese Vowels: nine speakers, 12 channels"
+    channels: ClassVar[int] = 12
+    names: ClassVar[tuple[str, ...]] = tuple("123456789")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Motions(_Archived):
+    """How someone moves: 100 steps of a watch's accelerometer and gyroscope, ten a second; 40 to train, 40 to test."""
+
+    problem: ClassVar[str] = "BasicMotions"
+    title: ClassVar[str] = "Basic Motions: four activities, 6 channels"
+    channels: ClassVar[int] = 6
+    names: ClassVar[tuple[str, ...]] = ("Badminton", "Running", "Standing", "Walking")
+
+
+def _inside_aeon(problem: str) -> Path | None:
+    """The folder of a problem inside the package aeon, if that is installed; it is not imported."""
+    found = importlib.util.find_spec("aeon")
+    for place in (found and found.submodule_search_locations) or ():
+        if (folder := Path(place) / "datasets" / "data" / problem).is_dir():
+            return folder
+    return None
