@@ -17,27 +17,32 @@ SIGMOID: Ints = np.array(
     [round((1 << UNIT) / (1 + math.exp(i / (1 << (GATE_BITS - TABLE_STEP))))) for i in range(513)], np.int64
 )
 """sigmoid(-i / 32): the small half, the other follows from it."""
-GELU_LINEAR, GELU_CUBIC, GELU_BITS = 1673292, 74821, 20
-"""gelu(u) = u sigmoid(1.5957691 u + 0.0713548 u^3), the two factors with 20 fraction bits."""
+TABLE_BITS = 7
+"""Fraction bits added to sums over int8 tables, which have none of their own to spare."""
+GELU_BITS, GELU_LINEAR, GELU_CUBIC = 12, 6536, 2338
+"""gelu(u) = u sigmoid(1.5957691 u + 0.0713548 u^3): u with 12 fraction bits, the factors with 12 and 15."""
 
 
 def shift_right(x: Ints, bits: int | Ints) -> Ints:
-    """x / 2**bits, rounded half up; bits of zero or less shift to the left."""
-    bits = np.asarray(bits, np.int64)
-    down = np.maximum(bits, 1)
-    right = (x + (np.int64(1) << (down - 1))) >> down
-    return np.where(bits > 0, right, x << np.maximum(-bits, 0))
+    """x / 2**bits, rounded half up; a number of bits of zero or less shifts to the left, an array is at least 1."""
+    if isinstance(bits, int):
+        return (x + (1 << (bits - 1))) >> bits if bits > 0 else x << -bits
+    return (x + (np.int64(1) << (bits - 1))) >> bits
 
 
 def saturate(x: Ints, bits: int) -> Ints:
-    """The nearest number of so many bits, symmetric: the lowest is left out."""
-    top = (1 << (bits - 1)) - 1
-    return np.clip(x, -top, top)
+    """The nearest number of so many bits."""
+    return np.minimum(np.maximum(x, -(1 << (bits - 1))), (1 << (bits - 1)) - 1)
 
 
-def rescale(total: Ints, multiplier: npt.NDArray[np.generic], shift: npt.NDArray[np.generic], bits: int) -> Ints:
-    """total multiplier / 2**shift, rounded once and saturated."""
-    return saturate(shift_right(total * multiplier.astype(np.int64), shift.astype(np.int64)), bits)
+def bound(x: Ints) -> Ints:
+    """Within 32 bits, symmetric."""
+    return np.clip(x, -(1 << 31) + 1, (1 << 31) - 1)
+
+
+def rescale(total: Ints, multiplier: npt.NDArray[np.generic], down: int, bits: int) -> Ints:
+    """total multiplier / 2**down, rounded once, half up, and saturated."""
+    return saturate(shift_right(total * multiplier.astype(np.int64), down), bits)
 
 
 def sigmoid(x: Ints, exponent: int) -> Ints:
@@ -51,9 +56,10 @@ def sigmoid(x: Ints, exponent: int) -> Ints:
 
 def gelu(u: Ints, exponent: int) -> Ints:
     """With as many fraction bits as u has."""
-    square = shift_right(u * u * GELU_CUBIC, 2 * exponent)
-    argument = shift_right(u * (square + GELU_LINEAR), exponent + GELU_BITS - GATE_BITS)
-    return shift_right(u * sigmoid(np.clip(argument, -32767, 32767), GATE_BITS), UNIT)
+    x = np.clip(shift_right(u, exponent - GELU_BITS), -32767, 32767)
+    slope = GELU_LINEAR + (((x * x >> GELU_BITS) * GELU_CUBIC) >> 15)
+    share = sigmoid(shift_right(x * slope, 2 * GELU_BITS - GATE_BITS), GATE_BITS) >> (UNIT - 15)
+    return shift_right(u * share, 15)
 
 
 def reciprocal_root(v: Ints) -> tuple[Ints, Ints]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,9 @@ if TYPE_CHECKING:
     from mgrade.deploy.program import Op, Program
 
 # Widths, vocabularies and delays beyond these are refused: nothing that streams on a device has them.
-MAX_WIDTH, MAX_OPS, MAX_STATE = 4096, 4096, 1 << 28
+MAX_WIDTH, MAX_OPS, MAX_STATE, MAX_PRODUCTS = 4096, 4096, 1 << 28, 1 << 26
+# Sums are rescaled within 32 bits: the top half of a product, then a shift of 1 to 30.
+LEAST_SHIFT, MOST_SHIFT = 17, 46
 # Products of int8 and int16 that still add up within 32 bits.
 MAX_INTEGER_TERMS = 512
 
@@ -20,15 +23,17 @@ def check(program: Program) -> tuple[int, ...]:
     from mgrade.deploy.program import PRECISIONS, SPECS
 
     if program.precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {program.precision!r}")
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {program.precision!r:.40}")
     if type(program.inputs) is not int or not 1 <= program.inputs <= (1 << 16) - 2:
-        raise ValueError(f"inputs must be a whole number from 1 to {(1 << 16) - 2}, got {program.inputs!r}")
+        raise ValueError(f"inputs must be a whole number from 1 to {(1 << 16) - 2}, got {program.inputs!r:.40}")
+    if type(program.tokens) is not bool:
+        raise ValueError(f"tokens must be true or false, got {program.tokens!r:.40}")
     if not 1 <= len(program.ops) <= MAX_OPS:
         raise ValueError(f"ops must be 1 to {MAX_OPS} operations, got {len(program.ops)}")
     widths = [1 if program.tokens else program.inputs]
     for index, op in enumerate(program.ops):
         if op.kind not in SPECS:
-            raise ValueError(f"ops[{index}]: no kind {op.kind!r}; there are {', '.join(SPECS)}")
+            raise ValueError(f"ops[{index}]: no kind {op.kind!r:.40}; there are {', '.join(SPECS)}")
         try:
             widths.append(_width(program, op, widths))
         except ValueError as error:
@@ -48,14 +53,14 @@ def _width(program: Program, op: Op, widths: list[int]) -> int:
         raise ValueError(f"args must name {len(spec.args)} values, got {len(op.args)}")
     for value, letter in zip(op.args, spec.args, strict=True):
         if type(value) is not int or not 0 <= value < len(widths):
-            raise ValueError(f"args must name values before it, 0 to {len(widths) - 1}, got {value!r}")
+            raise ValueError(f"args must name values before it, 0 to {len(widths) - 1}, got {value!r:.40}")
         if (value == 0 and program.tokens) != (letter == "token"):
             raise ValueError(f"value {value} is {'a token' if value == 0 and program.tokens else 'no token'}")
         if letter != "token":
             _size(sizes, letter, widths[value], f"value {value}")
     wanted = {**spec.arrays, **(spec.integer if program.integer else {})}
     if op.arrays.keys() != wanted.keys():
-        raise ValueError(f"arrays must be {', '.join(wanted) or 'none'}, got {', '.join(op.arrays) or 'none'}")
+        raise ValueError(f"arrays must be {_names(wanted)}, got {_names(op.arrays)}")
     for name, letters in wanted.items():
         _array(program, op, name, letters, sizes)
     if op.kind == "rotate":
@@ -64,7 +69,7 @@ def _width(program: Program, op: Op, widths: list[int]) -> int:
         raise ValueError(f"table must have a row per token, {program.inputs}, got {sizes['v']}")
     numbers = {*(spec.integer_numbers if program.integer else spec.numbers)}
     if op.numbers.keys() != numbers:
-        raise ValueError(f"numbers must be {', '.join(sorted(numbers)) or 'none'}, got {', '.join(op.numbers)}")
+        raise ValueError(f"numbers must be {_names(sorted(numbers))}, got {_names(op.numbers)}")
     for name, number in op.numbers.items():
         _number(name, number)
     if program.integer:
@@ -72,8 +77,8 @@ def _width(program: Program, op: Op, widths: list[int]) -> int:
     width = sizes[spec.result]
     if not 1 <= width <= MAX_WIDTH:
         raise ValueError(f"width must be 1 to {MAX_WIDTH}, got {width}")
-    if "lag" in op.arrays and (int(op.arrays["lag"].max(initial=0)) + 1) * width > MAX_STATE:
-        raise ValueError("lag is too long")
+    if op.kind == "taps_input" and (products := sizes["o"] * sizes["k"] * sizes["n"]) > MAX_PRODUCTS:
+        raise ValueError(f"a step must take at most {MAX_PRODUCTS} products, got {products}")
     if "lag" in op.arrays and (op.arrays["lag"] >= (1 << 16) - 1).any():
         raise ValueError(f"lag must be below {(1 << 16) - 1}, got {op.arrays['lag'].max()}")
     return width
@@ -87,6 +92,8 @@ def _array(program: Program, op: Op, name: str, letters: str, sizes: dict[str, i
         raise ValueError(f"{name} must be {dtype}, got {array.dtype}")
     if array.ndim != len(letters):
         raise ValueError(f"{name} must have {len(letters)} axes, got shape {array.shape}")
+    if not array.size:
+        raise ValueError(f"{name} must not be empty, got shape {array.shape}")
     for letter, size in zip(letters, array.shape, strict=True):
         _size(sizes, letter, size, name)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -95,8 +102,11 @@ def _array(program: Program, op: Op, name: str, letters: str, sizes: dict[str, i
         raise ValueError(f"{name} must not be negative, got {array.min()}")
     if array.dtype == np.int8 and (array < -127).any():
         raise ValueError(f"{name} must be -127 to 127, got -128")
-    if (name.endswith("shift") and op.kind != "norm") and ((array < 1).any() or (array > 62).any()):
-        raise ValueError(f"{name} must be 1 to 62, got {array.min()} to {array.max()}")
+
+
+def _names(names: Iterable[str]) -> str:
+    """On one line, whatever somebody wrote into a file."""
+    return ", ".join(name if name.isidentifier() and len(name) < 40 else f"{name!r:.40}" for name in names) or "none"
 
 
 def _size(sizes: dict[str, int], letter: str, size: int, what: str) -> None:
@@ -105,13 +115,16 @@ def _size(sizes: dict[str, int], letter: str, size: int, what: str) -> None:
 
 
 NUMBER_RANGES = {
-    "eps": (0.0, 1.0),
+    "eps": (1e-12, 1.0),
     "epsilon": (1, 1 << 56),
     "scale_shift": (1, 62),
     "extra": (0, 15),
     "state_exponent": (-30, 45),
     "weight_shift": (1, 30),
     "one": (0, 32767),
+    "down": (LEAST_SHIFT, MOST_SHIFT),
+    "mix_down": (LEAST_SHIFT, MOST_SHIFT),
+    "bias_up": (0, 20),
 }
 
 
@@ -119,7 +132,7 @@ def _number(name: str, value: Any) -> None:
     low, high = NUMBER_RANGES[name]
     kind = float if name == "eps" else int
     if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} must be {'a number' if kind is float else 'whole'}, {low} to {high}, got {value!r}")
+        raise ValueError(f"{name} must be {'a number' if kind is float else 'whole'}, {low} to {high}, got {value!r:.40}")
 
 
 def _terms(op: Op, sizes: dict[str, int]) -> None:
@@ -127,10 +140,12 @@ def _terms(op: Op, sizes: dict[str, int]) -> None:
     terms = {"linear": "i", "taps": "k", "filter": "k", "taps_token": "k", "taps_input": "k"}.get(op.kind)
     if terms and sizes[terms] > MAX_INTEGER_TERMS:
         raise ValueError(f"integer sums take at most {MAX_INTEGER_TERMS} terms, got {sizes[terms]}")
-    if op.kind == "linear" and sizes["i"]:
+    if op.kind == "linear":
         room = (1 << 31) - 1 - 127 * 32768 * sizes["i"]
-        if (np.abs(op.arrays["bias"].astype(np.int64)) > max(room, 0)).any():
-            raise ValueError(f"bias must leave room in 32 bits, at most {max(room, 0)}")
+        if (np.abs(op.arrays["bias"].astype(np.int64)) << int(op.numbers["bias_up"]) > room).any():
+            raise ValueError(f"bias must leave room in 32 bits, at most {room}")
+    if op.kind == "taps_input" and sizes["n"] >= MAX_INTEGER_TERMS:
+        raise ValueError(f"integer sums take at most {MAX_INTEGER_TERMS} terms, got {sizes['n'] + 1}")
     if op.kind == "norm" and sizes["o"] > MAX_INTEGER_TERMS:
         raise ValueError(f"an integer norm takes at most {MAX_INTEGER_TERMS} channels, got {sizes['o']}")
 
@@ -141,7 +156,7 @@ def _exponents(program: Program) -> None:
         raise ValueError(f"exponents must have {wanted} entries, got {len(program.exponents)}")
     for value, exponent in enumerate(program.exponents):
         if type(exponent) is not int or not -30 <= exponent <= 30:
-            raise ValueError(f"exponents[{value}] must be a whole number from -30 to 30, got {exponent!r}")
+            raise ValueError(f"exponents[{value}] must be a whole number from -30 to 30, got {exponent!r:.40}")
     if not program.integer:
         return
     for index, op in enumerate(program.ops):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,7 +17,8 @@ from mgrade.nn.convolution import DelayConv, DilatedConv
 from mgrade.nn.recurrence import LRU, MinGRU
 from mgrade.ops import delay_kernel
 
-Floats = npt.NDArray[np.float32]
+# 16 bits count the rows of a delay line.
+LONGEST = (1 << 16) - 2
 
 
 def from_model(model: Model, *, snap: bool = False) -> Program:
@@ -28,6 +30,8 @@ def from_model(model: Model, *, snap: bool = False) -> Program:
     """
     if model.config.pair:
         raise ValueError("a model with pair=True compares two documents: it has no single stream to export")
+    if model.encoder.weight.dtype not in (torch.float32, torch.float64):
+        model = copy.deepcopy(model).float()
     builder = _Builder()
     value = builder.encoder(model)
     for block in model.layers:
@@ -135,8 +139,10 @@ def snapped(conv: DelayConv) -> tuple[Tensor, Tensor]:
     """weight, lag (dim, taps): whole delays in rising order, with the mass of each tap; taps that meet are one."""
     position, weight = conv.position.detach(), conv.weight.detach()
     lag = position.round().long()
-    reach = torch.arange(conv.length, dtype=position.dtype)
-    mass = torch.exp(-0.5 * ((reach - position[..., None]) / conv.sigma) ** 2).sum(-1)
+    alone = delay_kernel(
+        torch.ones_like(weight).reshape(-1, 1), position.reshape(-1, 1), length=conv.length, sigma=conv.sigma
+    )
+    mass = alone.sum(1).view_as(weight)
     lag, order = lag.sort(dim=1, stable=True)
     weight = (weight * mass).gather(1, order)
     for tap in range(lag.shape[1] - 1):
@@ -147,5 +153,9 @@ def snapped(conv: DelayConv) -> tuple[Tensor, Tensor]:
 
 
 def _array(tensor: Tensor) -> npt.NDArray[np.generic]:
-    dtype = np.float32 if tensor.is_floating_point() else np.uint16
-    return np.ascontiguousarray(tensor.detach().cpu().numpy().astype(dtype))
+    tensor = tensor.detach().cpu()
+    if tensor.is_floating_point():
+        return np.ascontiguousarray(tensor.numpy().astype(np.float32))
+    if int(tensor.max()) > LONGEST:
+        raise ValueError(f"a delay must be at most {LONGEST} steps to export, got {int(tensor.max())}")
+    return np.ascontiguousarray(tensor.numpy().astype(np.uint16))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mgrade.deploy import arithmetic
 from mgrade.deploy.arithmetic import saturate, shift_right
-from mgrade.deploy.program import BITS, Op, Program
+from mgrade.deploy.program import BITS, Op, Program, StatePart
 
 Values = npt.NDArray[Any]
 # After so many steps a mean halves its weight of the past: the counter must not run over.
@@ -33,7 +33,7 @@ class Interpreter:
     def reset(self) -> None:
         """Every stream begins anew."""
         self.state = [
-            {part.name: np.zeros((self.streams, *part.shape), self._wide) for part in self.program.state(index)}
+            {part.name: np.zeros((self.streams, *part.shape), _wide(part)) for part in self.program.state(index)}
             for index in range(len(self.program.ops))
         ]
         self.count = 0
@@ -47,10 +47,11 @@ class Interpreter:
 
     def values(self, x: npt.ArrayLike) -> list[Values]:
         """One step: every value it makes, the input first."""
-        values = [self._checked(x)]
-        for index, op in enumerate(self.program.ops):
-            make = getattr(self, f"_{op.kind}")
-            values.append(make(op, self.state[index], index + 1, *(values[i] for i in op.args)))
+        values = [checked(self.program, x, self.streams)]
+        with np.errstate(all="ignore"):  # what is too large becomes infinite, as in C
+            for index, op in enumerate(self.program.ops):
+                make = getattr(self, f"_{op.kind}")
+                values.append(make(op, self.state[index], index + 1, *(values[i] for i in op.args)))
         self.count += 1
         return values
 
@@ -61,37 +62,22 @@ class Interpreter:
         empty = np.zeros((self.streams, 0, self.program.outputs), self._wide)
         return np.stack(outputs, 1) if outputs else empty
 
-    def _checked(self, x: npt.ArrayLike) -> Values:
-        x, program = np.asarray(x), self.program
-        shape = (self.streams,) if program.tokens else (self.streams, program.inputs)
-        if x.shape != shape:
-            raise ValueError(f"x must have shape {shape}, got {x.shape}")
-        if program.tokens:
-            if x.dtype.kind not in "iu" or (x.size and (x.min() < 0 or x.max() >= program.inputs)):
-                raise ValueError(f"x must hold token ids from 0 to {program.inputs - 1}")
-            return x.astype(np.int64)
-        if program.integer:
-            if x.dtype.kind not in "iu":
-                raise ValueError(f"x must be whole numbers for an integer program, got {x.dtype}")
-            low, high = -(1 << (self._bits - 1)), (1 << (self._bits - 1)) - 1
-            return np.clip(x.astype(np.int64), low, high)
-        return x.astype(np.float32)
-
     # Linear maps.
 
     def _rescaled(self, op: Op, total: Values, prefix: str = "") -> Values:
         """An integer sum brought to the scale of its value."""
-        multiplier, shift = op.arrays[f"{prefix}multiplier"], op.arrays[f"{prefix}shift"]
-        return arithmetic.rescale(total, multiplier, shift, self._bits)
+        multiplier, down = op.arrays[f"{prefix}multiplier"], int(op.numbers[f"{prefix}down"])
+        return arithmetic.rescale(total, multiplier, down, self._bits)
 
     def _linear(self, op: Op, state: dict[str, Values], value: int, x: Values) -> Values:
         weight, bias = (op.arrays[name].astype(self._wide) for name in ("weight", "bias"))
-        total = x @ weight.T + bias
-        return self._rescaled(op, total) if self.program.integer else total
+        if not self.program.integer:
+            return x @ weight.T + bias
+        return self._rescaled(op, x @ weight.T + (bias << int(op.numbers["bias_up"])))
 
     def _embed(self, op: Op, state: dict[str, Values], value: int, token: Values) -> Values:
         row = op.arrays["table"].astype(self._wide)[token]
-        return self._rescaled(op, row) if self.program.integer else row
+        return self._rescaled(op, row << arithmetic.TABLE_BITS) if self.program.integer else row
 
     def _scale(self, op: Op, state: dict[str, Values], value: int, x: Values) -> Values:
         product = x * op.arrays["weight"].astype(self._wide)
@@ -125,9 +111,9 @@ class Interpreter:
         rows = (self._push(line, token + 1) - lag) % line.shape[1]
         # zero stands for before the first step, where there is silence
         table = np.concatenate([np.zeros((1, lag.shape[0])), op.arrays["table"]]).astype(self._wide)
-        past = table[line[:, rows].astype(np.int64), np.arange(lag.shape[0])[:, None]]
+        past = table[line[:, rows], np.arange(lag.shape[0])[:, None]]
         total = self._total(past * op.arrays["weight"].astype(self._wide), 2)
-        return self._rescaled(op, total) if self.program.integer else total
+        return self._rescaled(op, total << arithmetic.TABLE_BITS) if self.program.integer else total
 
     def _taps_input(self, op: Op, state: dict[str, Values], value: int, x: Values) -> Values:
         """The delayed input, mixed per channel; the bias counts only as far back as there was input."""
@@ -138,9 +124,8 @@ class Interpreter:
         begun = np.where(lag <= self.count, weight, 0).sum(1)  # (o)
         if not self.program.integer:
             return self._total(delayed * mix, 2) + bias * begun.astype(np.float32)
-        multiplier, shift = op.arrays["multiplier"], op.arrays["shift"]
-        delayed = arithmetic.rescale(delayed, multiplier[:, None], shift[:, None], self._bits)
-        begun = arithmetic.rescale(begun * int(op.numbers["one"]), multiplier, shift, self._bits)
+        delayed = self._rescaled(op, delayed.transpose(0, 2, 1)).transpose(0, 2, 1)
+        begun = self._rescaled(op, begun * int(op.numbers["one"]))
         return self._rescaled(op, (delayed * mix).sum(2) + bias * begun, "mix_")
 
     def _total(self, terms: Values, axis: int) -> Values:
@@ -169,7 +154,7 @@ class Interpreter:
             return state["hidden"]
         at = int(op.numbers["state_exponent"])
         drive = shift_right(drive, self.program.exponents[op.args[0]] - at)
-        state["hidden"] = saturate(shift_right(kept, 30) + drive, 32)
+        state["hidden"] = arithmetic.bound(shift_right(kept, 30) + drive)
         return saturate(shift_right(state["hidden"], at - self.program.exponents[value]), self._bits)
 
     # Elementwise.
@@ -219,24 +204,46 @@ class Interpreter:
 
     def _sum(self, op: Op, state: dict[str, Values], value: int, x: Values) -> Values:
         total = state["total"] + x
-        state["total"] = saturate(total, 32) if self.program.integer else total
+        state["total"] = arithmetic.bound(total) if self.program.integer else total
         return state["total"]
 
 
+def _wide(part: StatePart) -> Any:
+    return np.float32 if part.dtype == "float32" else np.int64
+
+
 def _sigmoid(x: Values) -> Values:
+    return np.float32(1) / (np.float32(1) + np.exp(-x))
+
+
+def checked(program: Program, x: npt.ArrayLike, rows: int) -> Values:
+    """x (rows, inputs), or token ids (rows), as a program reads it: float32, or whole numbers within their bits."""
+    x = np.asarray(x)
+    shape = (rows,) if program.tokens else (rows, program.inputs)
+    if x.shape != shape:
+        raise ValueError(f"x must have shape {shape}, got {x.shape}")
+    if x.dtype.kind not in ("iu" if program.tokens or program.integer else "biuf"):
+        whole = "whole numbers" if program.tokens or program.integer else "numbers"
+        raise ValueError(f"x must be {whole}, got {x.dtype}")
+    if program.tokens:
+        if x.size and (x.min() < 0 or x.max() >= program.inputs):
+            raise ValueError(f"x must hold token ids from 0 to {program.inputs - 1}")
+        return x.astype(np.int64)
+    if program.integer:
+        half = 1 << (BITS[program.precision] - 1)
+        return np.clip(x.astype(np.int64), -half, half - 1)
     with np.errstate(over="ignore"):
-        return np.float32(1) / (np.float32(1) + np.exp(-x))
+        return x.astype(np.float32)
 
 
 def quantise_input(program: Program, x: npt.ArrayLike) -> Values:
     """Real inputs as the whole numbers that an integer program takes; others, and token ids, as they are."""
     if program.tokens or not program.integer:
         return np.asarray(x)
-    scaled = np.asarray(x, np.float64) * 2.0 ** program.exponents[0]
-    return saturate(
-        np.nan_to_num(np.floor(scaled + 0.5), nan=0.0, posinf=2e9, neginf=-2e9).astype(np.int64),
-        BITS[program.precision],
-    )
+    with np.errstate(over="ignore"):
+        scaled = np.floor(np.asarray(x, np.float64) * 2.0 ** program.exponents[0] + 0.5)
+    half = 1 << (BITS[program.precision] - 1)
+    return np.clip(np.nan_to_num(scaled), -half, half - 1).astype(np.int64)
 
 
 def dequantise_output(program: Program, y: Values) -> npt.NDArray[np.float32]:

@@ -42,18 +42,20 @@ def _as_taps(op: Op, weight: npt.NDArray[Any], lag: npt.NDArray[Any], used: npt.
     most = max(1, int(used.sum(1).max(initial=0)))
     order = np.argsort(np.where(used, lag.astype(np.int64), 1 << 20), axis=1, kind="stable")[:, :most]
     kept = np.take_along_axis(used, order, 1)
-    return Op(
-        "taps",
-        op.args,
-        {
-            "weight": np.where(kept, np.take_along_axis(weight, order, 1), 0).astype(weight.dtype),
-            "lag": np.where(kept, np.take_along_axis(lag, order, 1), 0).astype(np.uint16),
-        },
+    taps = op.with_arrays(
+        weight=np.where(kept, np.take_along_axis(weight, order, 1), 0).astype(weight.dtype),
+        lag=np.where(kept, np.take_along_axis(lag, order, 1), 0).astype(np.uint16),
     )
+    return dataclasses.replace(taps, kind="taps")
 
 
 def narrow(program: Program) -> Program:
-    """Lets a convolution of the encoded input delay the input itself, where that is narrower."""
+    """Lets a convolution of the encoded input delay the input itself, where that is narrower.
+
+    An integer program stays as it is: there the encoded input is rounded, and its delays would no longer be equal.
+    """
+    if program.integer:
+        return program
     ops = list(program.ops)
     for index, op in enumerate(ops):
         if op.kind not in ("taps", "filter") or op.args[0] == 0:

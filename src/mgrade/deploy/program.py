@@ -35,20 +35,26 @@ class Spec(NamedTuple):
     integer_numbers: tuple[str, ...] = ()
 
 
-_RESCALE = {"multiplier": "o", "shift": "o"}
+_RESCALE = {"multiplier": "o"}
 SPECS = {
-    "linear": Spec(("i",), "o", {"weight": "oi", "bias": "o"}, integer=_RESCALE),
-    "embed": Spec(("token",), "o", {"table": "vo"}, integer=_RESCALE),
-    "taps": Spec(("o",), "o", {"weight": "ok", "lag": "ok"}, integer=_RESCALE),
-    "filter": Spec(("o",), "o", {"weight": "ko", "lag": "k"}, integer=_RESCALE),
+    "linear": Spec(("i",), "o", {"weight": "oi", "bias": "o"}, integer=_RESCALE, integer_numbers=("down", "bias_up")),
+    "embed": Spec(("token",), "o", {"table": "vo"}, integer=_RESCALE, integer_numbers=("down",)),
+    "taps": Spec(("o",), "o", {"weight": "ok", "lag": "ok"}, integer=_RESCALE, integer_numbers=("down",)),
+    "filter": Spec(("o",), "o", {"weight": "ko", "lag": "k"}, integer=_RESCALE, integer_numbers=("down",)),
     "taps_input": Spec(
         ("n",),
         "o",
         {"weight": "ok", "lag": "ok", "mix": "on", "bias": "o"},
-        integer={**_RESCALE, "mix_multiplier": "o", "mix_shift": "o"},
-        integer_numbers=("one",),
+        integer={**_RESCALE, "mix_multiplier": "o"},
+        integer_numbers=("one", "down", "mix_down"),
     ),
-    "taps_token": Spec(("token",), "o", {"weight": "ok", "lag": "ok", "table": "vo"}, integer=_RESCALE),
+    "taps_token": Spec(
+        ("token",),
+        "o",
+        {"weight": "ok", "lag": "ok", "table": "vo"},
+        integer=_RESCALE,
+        integer_numbers=("down",),
+    ),
     "gated": Spec(("o", "o"), "o", {}, integer_numbers=("extra",)),
     "rotate": Spec(("p",), "p", {"decay": "h2"}, integer_numbers=("state_exponent",)),
     "norm": Spec(("o",), "o", {"scale": "o", "shift": "o"}, ("eps",), integer_numbers=("epsilon", "scale_shift")),
@@ -65,15 +71,15 @@ INTEGER_DTYPES = {
     "weight": "int8",
     "table": "int8",
     "mix": "int8",
-    "bias": "int32",
-    "multiplier": "int32",
-    "mix_multiplier": "int32",
-    "shift": "uint8",
-    "mix_shift": "uint8",
+    "bias": "int16",
+    "multiplier": "int16",
+    "mix_multiplier": "int16",
+    "scale": "int16",
+    "shift": "int16",
     "decay": "int32",
 }
 # Where an operation holds something else under a name.
-SPECIAL_DTYPES = {("norm", "scale"): "int16", ("norm", "shift"): "int16", ("scale", "weight"): "int16"}
+SPECIAL_DTYPES = {("scale", "weight"): "int16", ("taps_input", "bias"): "int8"}
 
 
 def array_dtype(kind: str, name: str, integer: bool) -> str:
@@ -118,9 +124,11 @@ class Program:
     """Integer programs: value q of value i stands for q / 2**exponents[i]."""
 
     def __post_init__(self) -> None:
-        from mgrade.deploy.check import check
+        from mgrade.deploy.check import MAX_STATE, check
 
         object.__setattr__(self, "widths", check(self))
+        if self.state_bytes > MAX_STATE:
+            raise ValueError(f"state must be at most {MAX_STATE} bytes, got {self.state_bytes}")
 
     widths: tuple[int, ...] = field(init=False, default=())
     """Of every value; a token counts as one."""

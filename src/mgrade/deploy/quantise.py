@@ -1,7 +1,7 @@
 """From a float Program to one of whole numbers: int8 weights per output channel, int16 or int8 activations.
 
 Scales of activations are powers of two, found by running the program over data; those of weights are whatever they are,
-one per output channel, and go into a 31-bit multiplier and a shift.
+one per output channel, and go into 15-bit multipliers and a shift.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mgrade.deploy.arithmetic import GATE_BITS, UNIT
+from mgrade.deploy.arithmetic import GATE_BITS, TABLE_BITS, UNIT
+from mgrade.deploy.check import LEAST_SHIFT, MOST_SHIFT
 from mgrade.deploy.interpreter import Interpreter
 from mgrade.deploy.program import BITS, Op, Program
 
@@ -22,6 +23,8 @@ Array = npt.NDArray[Any]
 # Operations whose result has the scale of an argument: of which.
 KEEPS_SCALE = {"gelu": 0, "glu": 0, "gated": 1, "mean": 0, "sum": 0}
 STATES = (16, 32)
+# Biases up to this size count: in units of the sum they are added to.
+MOST_BIAS = 1 << 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +78,9 @@ def _exponents(program: Program, ranges: Ranges, precision: str) -> list[int]:
     for index, op in enumerate(program.ops):
         if op.kind in KEEPS_SCALE:
             exponents.append(exponents[op.args[KEEPS_SCALE[op.kind]]])
-        elif index + 1 in gates:
-            exponents.append(GATE_BITS - (16 - bits))
         else:
-            exponents.append(max(_fitting(ranges.values[index + 1], bits), 0))
+            wanted = GATE_BITS - (16 - bits) if index + 1 in gates else _fitting(ranges.values[index + 1], bits)
+            exponents.append(max(min(wanted, _finest(op, exponents)), 0))
     for index, op in enumerate(program.ops):
         if op.kind == "add":
             lowest = min(exponents[value] for value in (*op.args, index + 1))
@@ -86,22 +88,41 @@ def _exponents(program: Program, ranges: Ranges, precision: str) -> list[int]:
     return exponents
 
 
+def _finest(op: Op, exponents: list[int]) -> int:
+    """The most fraction bits that a sum over int8 weights can give meaning to."""
+    arrays = op.arrays
+    if op.kind == "embed":
+        unit = np.abs(arrays["table"]).max(initial=0) / 127 * 2.0**-TABLE_BITS
+    elif op.kind == "taps_token":
+        unit = (
+            np.abs(arrays["weight"]).max(initial=0) * np.abs(arrays["table"]).max(initial=0) / 127**2 * 2.0**-TABLE_BITS
+        )
+    elif op.kind == "taps_input":
+        both = max(np.abs(arrays["mix"]).max(initial=0), np.abs(arrays["bias"]).max(initial=0)) / 127
+        unit = both * np.abs(arrays["weight"]).sum(1).max(initial=0) * 2.0 ** -exponents[0]
+    elif op.kind in ("linear", "taps", "filter"):
+        size = np.abs(arrays["weight"]).max(initial=0) / 127
+        bias = (
+            np.abs(arrays["bias"]).max(initial=0) * 2.0 ** exponents[op.args[0]] / (1 << 23) if "bias" in arrays else 0
+        )
+        unit = max(size, bias) * 2.0 ** -exponents[op.args[0]]
+    else:
+        return 30
+    return 30 if unit == 0 else math.floor(-math.log2(4.01 * unit))
+
+
 def _fitting(size: float, bits: int) -> int:
     top = (1 << (bits - 1)) - 1
     return bits - 2 if size == 0 else max(-8, min(bits - 2, math.floor(math.log2(top / size))))
 
 
-def _multiplier(real: Array) -> tuple[Array, Array]:
-    """real = multiplier / 2**shift, with 31 bits."""
-    mantissa, exponent = np.frexp(np.asarray(real, np.float64))
-    multiplier, shift = np.rint(mantissa * 2.0**31).astype(np.int64), 31 - exponent.astype(np.int64)
-    over = multiplier == 1 << 31
-    multiplier, shift = np.where(over, multiplier >> 1, multiplier), np.where(over, shift - 1, shift)
-    far = np.maximum(shift - 62, 0)
-    multiplier, shift = np.where(far < 32, multiplier >> np.minimum(far, 31), 0), np.minimum(shift, 62)
-    if (shift < 1).any():
-        raise ValueError(f"a scale is too large: {np.max(real):g}")
-    return multiplier.astype(np.int32), shift.astype(np.uint8)
+def _multiplier(real: Array) -> tuple[Array, int]:
+    """real = multiplier / 2**down, with 15 bits and one shift for all."""
+    size = float(np.max(real, initial=2.0**-60))
+    down = min(MOST_SHIFT, math.floor(math.log2(32767 / size)))
+    if down < LEAST_SHIFT:
+        raise ValueError(f"a scale must be below 1/4, got {size:g}")
+    return np.rint(real * 2.0**down).astype(np.int16), down
 
 
 def _rows(weight: Array, floor: Array | float = 0.0) -> tuple[Array, Array]:
@@ -120,8 +141,9 @@ class _Quantiser:
 
     def _scaled(self, op: Op, index: int, scale: Array, source: int = 0, **arrays: Array) -> Op:
         """With `arrays`, whose integer sums stand for scale 2**-source times the real ones."""
-        multiplier, shift = _multiplier(scale * 2.0 ** (self.exponents[index + 1] - source))
-        return dataclasses.replace(op, arrays={**op.arrays, **arrays, "multiplier": multiplier, "shift": shift})
+        multiplier, down = _multiplier(scale * 2.0 ** (self.exponents[index + 1] - source))
+        arrays = {**op.arrays, **arrays, "multiplier": multiplier}
+        return dataclasses.replace(op, arrays=arrays, numbers={**op.numbers, "down": down})
 
     def _plain(self, op: Op, index: int) -> Op:
         return op
@@ -129,15 +151,17 @@ class _Quantiser:
     def _linear(self, op: Op, index: int) -> Op:
         source = self.exponents[op.args[0]]
         bias = op.arrays["bias"].astype(np.float64)
-        room = (1 << 31) - 1 - 127 * 32768 * op.arrays["weight"].shape[1]
+        room = min((1 << 31) - 1 - 127 * 32768 * op.arrays["weight"].shape[1], MOST_BIAS)
         weight, scale = _rows(op.arrays["weight"], np.abs(bias) * 2.0**source / max(room - 1, 1))
-        return self._scaled(
-            op, index, scale, source, weight=weight, bias=np.rint(bias / scale * 2.0**source).astype(np.int32)
-        )
+        terms = bias / scale * 2.0**source
+        up = max(0, math.ceil(math.log2(max(float(np.abs(terms).max(initial=0)), 1.0) / 32767)))
+        words = np.clip(np.rint(terms * 2.0**-up), -32767, 32767).astype(np.int16)
+        made = self._scaled(op, index, scale, source, weight=weight, bias=words)
+        return dataclasses.replace(made, numbers={**made.numbers, "bias_up": up})
 
     def _embed(self, op: Op, index: int) -> Op:
         table, scale = _rows(op.arrays["table"].T)
-        return self._scaled(op, index, scale, table=np.ascontiguousarray(table.T))
+        return self._scaled(op, index, scale, TABLE_BITS, table=np.ascontiguousarray(table.T))
 
     def _taps(self, op: Op, index: int) -> Op:
         weight, scale = _rows(op.arrays["weight"])
@@ -151,27 +175,25 @@ class _Quantiser:
     def _taps_token(self, op: Op, index: int) -> Op:
         weight, scale = _rows(op.arrays["weight"])
         table, unit = _rows(op.arrays["table"].T)
-        return self._scaled(op, index, scale * unit, weight=weight, table=np.ascontiguousarray(table.T))
+        return self._scaled(op, index, scale * unit, TABLE_BITS, weight=weight, table=np.ascontiguousarray(table.T))
 
     def _taps_input(self, op: Op, index: int) -> Op:
         source = self.exponents[0]
         weight, scale = _rows(op.arrays["weight"])
         reach = max(self.ranges.values[0], 1.0) * np.abs(op.arrays["weight"]).astype(np.float64).sum(1)
         unit = np.maximum(reach, 1e-30) / ((1 << (self.bits - 1)) - 1)  # of a delayed input
-        multiplier, shift = _multiplier(scale * 2.0**-source / unit)
+        multiplier, down = _multiplier(scale * 2.0**-source / unit)
         both, size = _rows(np.concatenate([op.arrays["mix"], op.arrays["bias"][:, None]], 1))
-        mix_multiplier, mix_shift = _multiplier(size * unit * 2.0 ** self.exponents[index + 1])
+        mix_multiplier, mix_down = _multiplier(size * unit * 2.0 ** self.exponents[index + 1])
         arrays = {
             "weight": weight,
             "lag": op.arrays["lag"],
             "mix": np.ascontiguousarray(both[:, :-1]),
-            "bias": both[:, -1].astype(np.int32),
+            "bias": np.ascontiguousarray(both[:, -1]),
             "multiplier": multiplier,
-            "shift": shift,
             "mix_multiplier": mix_multiplier,
-            "mix_shift": mix_shift,
         }
-        return dataclasses.replace(op, arrays=arrays, numbers={"one": 1 << source})
+        return dataclasses.replace(op, arrays=arrays, numbers={"one": 1 << source, "down": down, "mix_down": mix_down})
 
     def _gated(self, op: Op, index: int) -> Op:
         return dataclasses.replace(op, numbers={"extra": 15 if self.state_bits == 32 else 0})

@@ -29,7 +29,15 @@ def save_program(program: Program, path: str | Path) -> None:
         "ops": [{"kind": op.kind, "args": list(op.args), "numbers": dict(op.numbers)} for op in program.ops],
     }
     metadata = {"format": FORMAT, "version": str(VERSION), "program": json.dumps(description)}
-    replace(Path(path), safetensors.numpy.save(arrays, metadata))
+    replace(Path(path), _in_order(safetensors.numpy.save(arrays, metadata)))
+
+
+def _in_order(data: bytes) -> bytes:
+    """The same file with a sorted header, so that a program is always the same bytes: safetensors leaves that open."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.dumps(json.loads(data[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + data[end:]
 
 
 def load_program(path: str | Path) -> Program:
@@ -50,24 +58,29 @@ def parse_program(data: bytes) -> Program:
     try:
         arrays = dict(safetensors.numpy.load(data))
         length = int.from_bytes(data[:8], "little")
-        metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+        metadata = json.loads(data[8 : 8 + length]).get("__metadata__") or {}
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"is not a safetensors file: {error}") from None
+        raise ValueError(f"is not a safetensors file: {str(error)!r:.200}") from None
     if metadata.get("format") != FORMAT:
-        raise ValueError(f"format must be {FORMAT!r}, got {metadata.get('format')!r}")
+        raise ValueError(f"format must be {FORMAT!r}, got {metadata.get('format')!r:.40}")
     if metadata.get("version") != str(VERSION):
-        raise ValueError(f"version must be {VERSION}, got {metadata.get('version')!r}")
+        raise ValueError(f"version must be {VERSION}, got {metadata.get('version')!r:.40}")
     try:
         description = json.loads(metadata.get("program", ""))
     except (ValueError, RecursionError):
         raise ValueError("program is not JSON") from None
     _check_description(description)
-    ops = []
-    for index, entry in enumerate(description["ops"]):
-        own = {name.split(".", 1)[1]: arrays.pop(name) for name in list(arrays) if name.split(".", 1)[0] == str(index)}
-        ops.append(Op(entry["kind"], tuple(entry["args"]), own, entry["numbers"]))
-    if arrays:
-        raise ValueError(f"array {sorted(arrays)[0]!r} belongs to no operation")
+    own: list[dict[str, Any]] = [{} for _ in description["ops"]]
+    places = {str(index): place for index, place in enumerate(own)}
+    for full, array in arrays.items():
+        index, dot, name = full.partition(".")
+        if not dot or index not in places:
+            raise ValueError(f"array {full!r:.80} belongs to no operation")
+        places[index][name] = array
+    ops = [
+        Op(entry["kind"], tuple(entry["args"]), arrays, entry["numbers"])
+        for entry, arrays in zip(description["ops"], own, strict=True)
+    ]
     return Program(
         inputs=description["inputs"],
         tokens=description["tokens"],

@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
+from mgrade.tasks.task import Batch
 
 from mgrade.tasks.files import arrays, check_table, spans
 from mgrade.tasks.labelled import HeldOut, Sequences
@@ -48,6 +50,9 @@ class SpokenDigits(HeldOut):
     """Samples of a step: its input channels."""
     max_samples: int = 8000
     """Where a recording is cut off; 99 % are shorter than a second."""
+
+    shifts: int = 1
+    flip: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,6 +85,20 @@ class SpokenDigits(HeldOut):
             sound = sound[: lengths[index] * self.frame]
             frames[index].flat[: len(sound)] = sound
         return Sequences(frames, labels, lengths)
+
+    def examples(self, split: str, seed: int, device: torch.device) -> Batch:
+        values, labels, lengths = super().examples(split, seed, device)
+        if split != "train" or self.shifts == 1:
+            return values, labels, lengths
+        flat = values.flatten(1)
+        out = []
+        for k in range(self.shifts):
+            off = k * self.frame // self.shifts
+            out.append(torch.nn.functional.pad(flat[:, off:], (0, off)).view_as(values))
+        v = torch.cat(out)
+        if self.flip:
+            v[1::2] = -v[1::2].clamp_min(-32767)
+        return v, labels.repeat(self.shifts), torch.cat([lengths] + [ (lengths - 1).clamp_min(1)] * (self.shifts - 1))
 
     def prepare(self, values: Tensor) -> Tensor:
         """Samples (batch, frames, frame) as numbers around 0."""

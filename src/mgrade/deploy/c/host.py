@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mgrade.deploy.c.printer import print_c
+from mgrade.deploy.interpreter import checked
 from mgrade.deploy.program import Program
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror")
@@ -35,8 +36,21 @@ def compiler(name: str | None = None) -> str:
 
 
 def compile(program: Program, *, cc: str | None = None, flags: tuple[str, ...] = ("-O3", "-march=native")) -> Compiled:
-    """`program` as a library, loaded. The files are gone once the result is."""
+    """`program` as a library, loaded; nothing of it stays on the disk."""
     return Compiled(program, cc, flags)
+
+
+def _build(program: Program, folder: Path, cc: str, flags: tuple[str, ...]) -> Path:
+    """The library, in `folder`."""
+    for name, text in print_c(program, "model").items():
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "run.c").write_text(RUN.format(name="model", upper="MODEL"), encoding="utf-8")
+    library = folder / "model.so"
+    command = [cc, "-std=c99", *WARNINGS, *flags, "-shared", "-fPIC", "-o", str(library)]
+    done = subprocess.run([*command, "model.c", "run.c"], cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{cc} failed: {done.stderr.strip()[:2000]}")
+    return library
 
 
 class Compiled:
@@ -44,22 +58,12 @@ class Compiled:
 
     def __init__(self, program: Program, cc: str | None, flags: tuple[str, ...]):
         self.program = program
-        self._folder = tempfile.TemporaryDirectory(prefix="mgrade-")
-        folder = Path(self._folder.name)
-        for name, text in print_c(program, "model").items():
-            (folder / name).write_text(text, encoding="utf-8")
-        (folder / "run.c").write_text(RUN.format(name="model", upper="MODEL"), encoding="utf-8")
-        library = folder / "model.so"
-        command = [compiler(cc), "-std=c99", *WARNINGS, *flags, "-shared", "-fPIC", "-o", str(library)]
-        done = subprocess.run([*command, "model.c", "run.c"], cwd=folder, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()[:2000]}")
-        self._library = ctypes.CDLL(str(library))
+        with tempfile.TemporaryDirectory(prefix="mgrade-") as folder:
+            self._library = ctypes.CDLL(str(_build(program, Path(folder), compiler(cc), flags)))
         self.state = ctypes.create_string_buffer(self._library.model_size())
         self._input = np.dtype("uint16" if program.tokens else program.precision)
         pooled = program.integer and program.ops[-1].kind in ("mean", "sum")
         self._output = np.dtype("int32" if pooled else program.precision)
-        self._width = 1 if program.tokens else program.inputs
         self._library.model_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
         self.reset()
 
@@ -70,9 +74,7 @@ class Compiled:
     def run(self, x: npt.ArrayLike) -> npt.NDArray[Any]:
         """x (time, inputs), or token ids (time) -> (time, outputs), going on from before."""
         x = np.asarray(x)
-        if x.shape[1:] != (() if self.program.tokens else (self._width,)):
-            raise ValueError(f"x must have {self._width} channels, got shape {x.shape}")
-        x = np.ascontiguousarray(x.astype(self._input))
+        x = np.ascontiguousarray(checked(self.program, x, len(x) if x.ndim else 1).astype(self._input))
         y = np.empty((len(x), self.program.outputs), self._output)
         self._library.model_run(self.state, x.ctypes.data, y.ctypes.data, len(x))
         return y

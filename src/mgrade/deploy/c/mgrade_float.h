@@ -52,7 +52,7 @@ MG_UNUSED static inline float mg_exp(float x) {
 
 MG_UNUSED static inline float mg_sigmoid(float x) { return 1.0f / (1.0f + mg_exp(-x)); }
 
-/* 1 / sqrt(v), v > 0. */
+/* 1 / sqrt(v), v > 0; 0 for infinity. */
 MG_UNUSED static inline float mg_reciprocal_root(float v) {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
@@ -61,7 +61,7 @@ MG_UNUSED static inline float mg_reciprocal_root(float v) {
     memcpy(&r, &bits, sizeof r);
     const float half = 0.5f * v;
     for (int i = 0; i < 3; i++) r = r * (1.5f - half * r * r);
-    return r;
+    return v > 3.40282347e38f ? 0.0f : r;
 }
 
 MG_HOT static void mg_gelu(float *y, const float *x, int n) {

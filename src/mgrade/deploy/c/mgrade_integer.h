@@ -9,6 +9,7 @@
 #include <string.h>
 
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && !defined(MGRADE_PLAIN)
+#include <arm_acle.h>
 #include <arm_mve.h>
 #define MG_HELIUM 1
 #elif defined(__ARM_FEATURE_DSP) && !defined(MGRADE_PLAIN)
@@ -29,8 +30,11 @@ typedef int8_t mg_value;
 #else
 typedef int16_t mg_value;
 #endif
+/* Channels that a filter sums side by side. */
+#define MG_BLOCK 16
 #define MG_TOP ((1 << (MG_BITS - 1)) - 1)
 #define MG_UNIT 24     /* fraction bits of what the sigmoid gives */
+#define MG_TABLE_BITS 7 /* fraction bits added to sums over tables */
 #define MG_GATE_BITS 11 /* fraction bits of its argument */
 
 /* sigmoid(-i / 32) with 24 fraction bits. */
@@ -50,44 +54,58 @@ MG_UNUSED static inline int32_t mg_clip(int64_t x, int32_t top) {
     return (int32_t)(x < -top ? -top : x);
 }
 
-MG_UNUSED static inline mg_value mg_saturate(int64_t x) { return (mg_value)mg_clip(x, MG_TOP); }
+MG_UNUSED static inline mg_value mg_saturate(int32_t x) {
+#if defined(MG_DSP) || defined(MG_HELIUM)
+    return (mg_value)__ssat(x, MG_BITS);
+#else
+    x = x > MG_TOP ? MG_TOP : x;
+    return (mg_value)(x < -MG_TOP - 1 ? -MG_TOP - 1 : x);
+#endif
+}
 
-/* total multiplier / 2^shift, rounded once. */
-MG_UNUSED static inline mg_value mg_rescale(int64_t total, int32_t multiplier, uint8_t shift) {
-    return mg_saturate((total * multiplier + ((int64_t)1 << (shift - 1))) >> shift);
+/* total multiplier / 2^down, rounded half up: the top of the product, then a shift by 1 to 30. */
+MG_UNUSED static inline mg_value mg_rescale(int32_t total, int16_t multiplier, int down) {
+    const int32_t top = (int32_t)(((int64_t)total * (multiplier * 65536)) >> 32);
+    return mg_saturate((top + (1 << (down - 17))) >> (down - 16));
 }
 
 /* Of x with 11 fraction bits. */
-MG_UNUSED static inline int32_t mg_sigmoid(int64_t x) {
-    const int32_t clipped = mg_clip(x, 32767), size = clipped < 0 ? -clipped : clipped;
+MG_UNUSED static inline int32_t mg_sigmoid(int32_t x) {
+    const int32_t sign = x >> 31, positive = (x ^ sign) - sign, size = positive > 32767 ? 32767 : positive;
     const int32_t *at = mg_sigmoid_table + (size >> 6);
     const int32_t low = at[0] + (((at[1] - at[0]) * (size & 63) + 32) >> 6);
-    return clipped < 0 ? low : (1 << MG_UNIT) - low;
+    return ((low ^ ~sign) - ~sign) + ((1 << MG_UNIT) & ~sign); /* 1 - low for positive x */
+}
+
+/* Of a value with `bits` fraction bits. */
+MG_UNUSED static inline int32_t mg_gate(mg_value x, int bits) {
+    return mg_sigmoid(mg_clip(mg_shift(x, bits - MG_GATE_BITS), 32767));
 }
 
 /* Activations: `bits` are the fraction bits of x ------------------------------------------------------------------ */
 
 MG_HOT static void mg_gelu(mg_value *y, const mg_value *x, int bits, int n) {
     for (int i = 0; i < n; i++) {
-        const int64_t u = x[i], square = mg_shift(u * u * 74821, 2 * bits);
-        const int64_t argument = mg_shift(u * (square + 1673292), bits + 20 - MG_GATE_BITS);
-        y[i] = (mg_value)mg_shift(u * mg_sigmoid(argument), MG_UNIT);
+        const int32_t u = mg_clip(mg_shift(x[i], bits - 12), 32767);
+        const int32_t slope = 6536 + ((((u * u) >> 12) * 2338) >> 15);
+        const int32_t share = mg_sigmoid((u * slope + (1 << 12)) >> 13) >> (MG_UNIT - 15);
+        y[i] = (mg_value)((x[i] * share + (1 << 14)) >> 15);
     }
 }
 
 MG_HOT static void mg_glu(mg_value *y, const mg_value *x, const mg_value *gate, int gate_bits, int n) {
     for (int i = 0; i < n; i++)
-        y[i] = (mg_value)mg_shift((int64_t)x[i] * mg_sigmoid(mg_shift(gate[i], gate_bits - MG_GATE_BITS)), MG_UNIT);
+        y[i] = (mg_value)mg_shift((int64_t)x[i] * mg_gate(gate[i], gate_bits), MG_UNIT);
 }
 
 /* a 2^up_a + b 2^up_b, then down. */
 MG_HOT static void mg_add(mg_value *y, const mg_value *a, const mg_value *b, int up_a, int up_b, int down, int n) {
     for (int i = 0; i < n; i++)
-        y[i] = mg_saturate(mg_shift((int64_t)a[i] * (1 << up_a) + (int64_t)b[i] * (1 << up_b), down));
+        y[i] = mg_saturate((int32_t)mg_shift(a[i] * (1 << up_a) + b[i] * (1 << up_b), down));
 }
 
 MG_HOT static void mg_scale(mg_value *y, const mg_value *x, const int16_t *weight, int shift, int n) {
-    for (int i = 0; i < n; i++) y[i] = mg_saturate(mg_shift((int64_t)x[i] * weight[i], shift));
+    for (int i = 0; i < n; i++) y[i] = mg_saturate((int32_t)mg_shift((int64_t)x[i] * weight[i], shift));
 }
 
 /* 1 / sqrt(v) = root / 2^30 / 2^(32 - half). */
@@ -95,8 +113,8 @@ MG_UNUSED static inline uint64_t mg_reciprocal_root(uint64_t v, int *half) {
     int left = 0;
     for (int bits = 32; bits > 1; bits /= 2) {
         const int small = v < (uint64_t)1 << (64 - bits);
-        v <<= small ? bits : 0;
-        left += small ? bits / 2 : 0;
+        v <<= small * bits;
+        left += small * (bits / 2);
     }
     const uint64_t top = v >> 32;
     uint64_t root = 2362232013u - ((top * 1342177280u) >> 32);
@@ -121,55 +139,99 @@ MG_HOT static void mg_norm(mg_value *y, const mg_value *x, const int16_t *scale,
     const int64_t root = (int64_t)mg_reciprocal_root((uint64_t)power, &half);
     for (int i = 0; i < n; i++) {
         const int64_t unit = mg_shift((n * (int32_t)x[i] - sum) * root, 62 - MG_UNIT - half);
-        y[i] = mg_saturate(mg_shift(unit * scale[i], scale_shift) + shift[i]);
+        y[i] = mg_saturate(mg_clip(mg_shift(unit * scale[i], scale_shift) + shift[i], 65536));
     }
 }
 
 /* Linear maps ----------------------------------------------------------------------------------------------------- */
 
-/* sum_i w[i] x[i]: the hot loop. */
-MG_UNUSED static inline int32_t mg_dot(const int8_t *w, const mg_value *x, int n) {
-    int32_t sum = 0;
+#define MG_ROWS 4
+
+#if defined(MG_DSP)
+/* Four weights times four values, of which the even and the odd ones come in pairs. */
+MG_UNUSED static inline int32_t mg_dot_four(int32_t sum, const int8_t *w, int16x2_t even, int16x2_t odd) {
+    uint32_t four;
+    memcpy(&four, w, 4);
+    sum = __smlad(__sxtb16((int8x4_t)four), even, sum);
+    return __smlad(__sxtb16((int8x4_t)((four >> 8) | (four << 24))), odd, sum);
+}
+#endif
+
+/* sum[r] = sum_i w[r][i] x[i] for MG_ROWS rows of weights, n apart: the hot loop. */
+MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, const mg_value *x, int n) {
+    int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    const int8_t *w0 = w, *w1 = w + n, *w2 = w1 + n, *w3 = w2 + n;
 #if defined(MG_HELIUM) && MG_BITS == 16
-    for (int i = 0; i < n; i += 8) {
-        const mve_pred16_t left = vctp16q((uint32_t)(n - i));
-        sum = vmladavaq_p_s16(sum, vldrbq_z_s16(w + i, left), vldrhq_z_s16(x + i, left), left);
+    for (int left = n; left > 0; left -= 8, x += 8, w0 += 8, w1 += 8, w2 += 8, w3 += 8) {
+        const mve_pred16_t here = vctp16q((uint32_t)left);
+        const int16x8_t past = vldrhq_z_s16(x, here);
+        s0 = vmladavaq_s16(s0, vldrbq_z_s16(w0, here), past);
+        s1 = vmladavaq_s16(s1, vldrbq_z_s16(w1, here), past);
+        s2 = vmladavaq_s16(s2, vldrbq_z_s16(w2, here), past);
+        s3 = vmladavaq_s16(s3, vldrbq_z_s16(w3, here), past);
     }
 #elif defined(MG_HELIUM)
-    for (int i = 0; i < n; i += 16) {
-        const mve_pred16_t left = vctp8q((uint32_t)(n - i));
-        sum = vmladavaq_p_s8(sum, vldrbq_z_s8(w + i, left), vldrbq_z_s8(x + i, left), left);
+    for (int left = n; left > 0; left -= 16, x += 16, w0 += 16, w1 += 16, w2 += 16, w3 += 16) {
+        const mve_pred16_t here = vctp8q((uint32_t)left);
+        const int8x16_t past = vldrbq_z_s8(x, here);
+        s0 = vmladavaq_s8(s0, vldrbq_z_s8(w0, here), past);
+        s1 = vmladavaq_s8(s1, vldrbq_z_s8(w1, here), past);
+        s2 = vmladavaq_s8(s2, vldrbq_z_s8(w2, here), past);
+        s3 = vmladavaq_s8(s3, vldrbq_z_s8(w3, here), past);
     }
-#elif defined(MG_DSP) && MG_BITS == 16
-    int i = 0;
-    for (; i + 4 <= n; i += 4) {
-        uint32_t four, low, high;
-        memcpy(&four, w + i, 4);
+#else
+    int whole = 0;
+#if defined(MG_DSP) && MG_BITS == 16
+    whole = n - n % 4;
+    for (int i = 0; i < whole; i += 4) {
+        uint32_t low, high;
         memcpy(&low, x + i, 4);
         memcpy(&high, x + i + 2, 4);
-        const int16x2_t even = __sxtb16((int8x4_t)four), odd = __sxtb16((int8x4_t)((four >> 8) | (four << 24)));
-        sum = __smlad(even, (int16x2_t)((low & 0xffffu) | (high << 16)), sum);
-        sum = __smlad(odd, (int16x2_t)((low >> 16) | (high & 0xffff0000u)), sum);
+        const int16x2_t even = (int16x2_t)((low & 0xffffu) | (high << 16));
+        const int16x2_t odd = (int16x2_t)((low >> 16) | (high & 0xffff0000u));
+        s0 = mg_dot_four(s0, w0 + i, even, odd);
+        s1 = mg_dot_four(s1, w1 + i, even, odd);
+        s2 = mg_dot_four(s2, w2 + i, even, odd);
+        s3 = mg_dot_four(s3, w3 + i, even, odd);
     }
-    for (; i < n; i++) sum += w[i] * x[i];
-#else
-    for (int i = 0; i < n; i++) sum += w[i] * x[i];
 #endif
+    for (int i = whole; i < n; i++) {
+        s0 += w0[i] * x[i];
+        s1 += w1[i] * x[i];
+        s2 += w2[i] * x[i];
+        s3 += w3[i] * x[i];
+    }
+#endif
+    sum[0] = s0;
+    sum[1] = s1;
+    sum[2] = s2;
+    sum[3] = s3;
+}
+
+MG_UNUSED static inline int32_t mg_dot(const int8_t *w, const mg_value *x, int n) {
+    int32_t sum = 0;
+    for (int i = 0; i < n; i++) sum += w[i] * x[i];
     return sum;
 }
 
 /* weight (outputs, inputs). */
 MG_HOT static void mg_linear(mg_value *restrict y, const mg_value *restrict x, const int8_t *restrict weight,
-                             const int32_t *restrict bias, const int32_t *restrict multiplier,
-                             const uint8_t *restrict shift, int inputs, int outputs) {
-    for (int j = 0; j < outputs; j++, weight += inputs)
-        y[j] = mg_rescale(bias[j] + mg_dot(weight, x, inputs), multiplier[j], shift[j]);
+                             const int16_t *restrict bias, int bias_up, const int16_t *restrict multiplier, int down, int inputs, int outputs) {
+    const int whole = outputs - outputs % MG_ROWS;
+    for (int j = 0; j < whole; j += MG_ROWS, weight += MG_ROWS * inputs) {
+        int32_t sum[MG_ROWS];
+        mg_dots(sum, weight, x, inputs);
+        for (int r = 0; r < MG_ROWS; r++)
+            y[j + r] = mg_rescale(bias[j + r] * (1 << bias_up) + sum[r], multiplier[j + r], down);
+    }
+    for (int j = whole; j < outputs; j++, weight += inputs)
+        y[j] = mg_rescale(bias[j] * (1 << bias_up) + mg_dot(weight, x, inputs), multiplier[j], down);
 }
 
-MG_HOT static void mg_embed(mg_value *y, const uint16_t *token, const int8_t *table, const int32_t *multiplier,
-                            const uint8_t *shift, int tokens, int n) {
+MG_HOT static void mg_embed(mg_value *y, const uint16_t *token, const int8_t *table, const int16_t *multiplier,
+                            int down, int tokens, int n) {
     const int8_t *row = table + (*token < tokens ? *token : 0) * n;
-    for (int c = 0; c < n; c++) y[c] = mg_rescale(row[c], multiplier[c], shift[c]);
+    for (int c = 0; c < n; c++) y[c] = mg_rescale(row[c] * (1 << MG_TABLE_BITS), multiplier[c], down);
 }
 
 /* Delays: lines are rings of `rows` rows, (row, channel), and `at` is where the newest is --------------------------- */
@@ -184,58 +246,64 @@ MG_HOT static void mg_push(mg_value *line, uint16_t *at, const mg_value *x, int 
     memcpy(line + *at * n, x, sizeof(mg_value) * (unsigned)n);
 }
 
-/* weight (taps, n), lag (taps): the same delays for all channels. */
-#define MG_FILTER_BLOCK(width)                                                          \
-    for (; done + (width) <= n; done += (width)) {                                      \
-        int32_t sum[width] = {0};                                                       \
-        for (int k = 0; k < taps; k++) {                                                \
-            const mg_value *row = line + mg_before(at, lag[k], rows) * n + done;        \
-            const int8_t *w = weight + k * n + done;                                    \
-            for (int j = 0; j < (width); j++) sum[j] += w[j] * row[j];                  \
-        }                                                                               \
-        for (int j = 0; j < (width); j++)                                               \
-            y[done + j] = mg_rescale(sum[j], multiplier[done + j], shift[done + j]);    \
-    }
+/* sum[j] += w[j] x[j] for MG_BLOCK channels. */
+MG_UNUSED static inline void mg_weigh(int32_t *sum, const int8_t *w, const mg_value *x) {
+#if defined(MG_HELIUM) && MG_BITS == 16
+    for (int j = 0; j < MG_BLOCK; j += 4)
+        vst1q_s32(sum + j, vaddq_s32(vld1q_s32(sum + j), vmulq_s32(vldrbq_s32(w + j), vldrhq_s32(x + j))));
+#else
+    for (int j = 0; j < MG_BLOCK; j++) sum[j] += w[j] * x[j];
+#endif
+}
 
+/* weight (taps, n), lag (taps): the same delays for all channels. */
 MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line, int at,
                              const int8_t *restrict weight, const uint16_t *restrict lag,
-                             const int32_t *restrict multiplier, const uint8_t *restrict shift, int rows, int taps,
-                             int n) {
-    int done = 0;
-    MG_FILTER_BLOCK(16)
-    MG_FILTER_BLOCK(1)
+                             const int16_t *restrict multiplier, int down, int rows, int taps, int n) {
+    const int whole = n - n % MG_BLOCK;
+    for (int c = 0; c < whole; c += MG_BLOCK) {
+        int32_t sum[MG_BLOCK] = {0};
+        for (int k = 0; k < taps; k++)
+            mg_weigh(sum, weight + k * n + c, line + mg_before(at, lag[k], rows) * n + c);
+        for (int j = 0; j < MG_BLOCK; j++) y[c + j] = mg_rescale(sum[j], multiplier[c + j], down);
+    }
+    for (int c = whole; c < n; c++) {
+        int32_t sum = 0;
+        for (int k = 0; k < taps; k++) sum += weight[k * n + c] * line[mg_before(at, lag[k], rows) * n + c];
+        y[c] = mg_rescale(sum, multiplier[c], down);
+    }
 }
 
 /* weight, lag (n, taps): its own delays for every channel. */
 MG_HOT static void mg_taps(mg_value *restrict y, const mg_value *restrict line, int at,
                            const int8_t *restrict weight, const uint16_t *restrict lag,
-                           const int32_t *restrict multiplier, const uint8_t *restrict shift, int rows, int taps,
+                           const int16_t *restrict multiplier, int down, int rows, int taps,
                            int n) {
     for (int c = 0; c < n; c++) {
         int32_t sum = 0;
         for (int k = 0; k < taps; k++) sum += *weight++ * line[mg_before(at, *lag++, rows) * n + c];
-        y[c] = mg_rescale(sum, multiplier[c], shift[c]);
+        y[c] = mg_rescale(sum, multiplier[c], down);
     }
 }
 
 /* The same over the raw input, (rows, inputs), mixed per channel; the bias counts as far back as there was input. */
 MG_HOT static void mg_taps_input(mg_value *restrict y, const mg_value *restrict line, int at, int age,
                                  const int8_t *restrict weight, const uint16_t *restrict lag,
-                                 const int8_t *restrict mix, const int32_t *restrict bias,
-                                 const int32_t *restrict multiplier, const uint8_t *restrict shift,
-                                 const int32_t *restrict mix_multiplier, const uint8_t *restrict mix_shift, int one,
+                                 const int8_t *restrict mix, const int8_t *restrict bias,
+                                 const int16_t *restrict multiplier, int down,
+                                 const int16_t *restrict mix_multiplier, int mix_down, int one,
                                  int rows, int taps, int inputs, int n) {
     for (int c = 0; c < n; c++, weight += taps, lag += taps) {
         int32_t begun = 0;
-        int64_t sum = 0;
+        int32_t sum = 0;
         for (int i = 0; i < inputs; i++) {
             int32_t delayed = 0;
             for (int k = 0; k < taps; k++) delayed += weight[k] * line[mg_before(at, lag[k], rows) * inputs + i];
-            sum += (int32_t)mg_rescale(delayed, multiplier[c], shift[c]) * *mix++;
+            sum += mg_rescale(delayed, multiplier[c], down) * *mix++;
         }
         for (int k = 0; k < taps; k++) begun += lag[k] < age ? weight[k] : 0;
-        sum += (int64_t)mg_rescale((int64_t)begun * one, multiplier[c], shift[c]) * bias[c];
-        y[c] = mg_rescale(sum, mix_multiplier[c], mix_shift[c]);
+        sum += mg_rescale(begun * one, multiplier[c], down) * bias[c];
+        y[c] = mg_rescale(sum, mix_multiplier[c], mix_down);
     }
 }
 
@@ -246,8 +314,7 @@ MG_HOT static void mg_push_token(uint16_t *line, uint16_t *at, const uint16_t *t
 
 MG_HOT static void mg_taps_token(mg_value *restrict y, const uint16_t *restrict line, int at,
                                  const int8_t *restrict weight, const uint16_t *restrict lag,
-                                 const int8_t *restrict table, const int32_t *restrict multiplier,
-                                 const uint8_t *restrict shift, int rows, int taps, int n) {
+                                 const int8_t *restrict table, const int16_t *restrict multiplier, int down, int rows, int taps, int n) {
     for (int c = 0; c < n; c++) {
         int32_t sum = 0;
         for (int k = 0; k < taps; k++) {
@@ -255,7 +322,7 @@ MG_HOT static void mg_taps_token(mg_value *restrict y, const uint16_t *restrict 
             const int past = token > 0 ? table[(token - (token > 0)) * n + c] : 0;
             sum += *weight++ * past;
         }
-        y[c] = mg_rescale(sum, multiplier[c], shift[c]);
+        y[c] = mg_rescale(sum * (1 << MG_TABLE_BITS), multiplier[c], down);
     }
 }
 
@@ -266,7 +333,7 @@ MG_HOT static void mg_taps_token(mg_value *restrict y, const uint16_t *restrict 
     MG_HOT static void name(mg_value *y, type *hidden, const mg_value *gate, const mg_value *candidate,             \
                             int gate_bits, int extra, int n) {                                                      \
         for (int i = 0; i < n; i++) {                                                                               \
-            const int64_t take = mg_sigmoid(mg_shift(gate[i], gate_bits - MG_GATE_BITS));                           \
+            const int64_t take = mg_gate(gate[i], gate_bits);                                                       \
             const int64_t change = (int64_t)candidate[i] * (1 << extra) - hidden[i];                                \
             hidden[i] = (type)(hidden[i] + mg_shift(change * take, MG_UNIT));                                       \
             y[i] = (mg_value)mg_shift(hidden[i], extra);                                                            \
@@ -282,8 +349,8 @@ MG_HOT static void mg_rotate(mg_value *y, int32_t *hidden, const mg_value *drive
         const int64_t re = hidden[i], im = hidden[i + 1], turn = decay[i], lift = decay[i + 1];
         hidden[i] = mg_clip(mg_shift(turn * re - lift * im, 30) + mg_shift(drive[i], into), INT32_MAX);
         hidden[i + 1] = mg_clip(mg_shift(lift * re + turn * im, 30) + mg_shift(drive[i + 1], into), INT32_MAX);
-        y[i] = mg_saturate(mg_shift(hidden[i], out));
-        y[i + 1] = mg_saturate(mg_shift(hidden[i + 1], out));
+        y[i] = mg_saturate(mg_clip(mg_shift(hidden[i], out), 65536));
+        y[i + 1] = mg_saturate(mg_clip(mg_shift(hidden[i + 1], out), 65536));
     }
 }
 

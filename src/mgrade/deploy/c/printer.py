@@ -12,7 +12,7 @@ import numpy.typing as npt
 import mgrade
 from mgrade.deploy.arithmetic import SIGMOID
 from mgrade.deploy.c.slots import Slots
-from mgrade.deploy.interpreter import Interpreter
+from mgrade.deploy.interpreter import Interpreter, checked
 from mgrade.deploy.program import Op, Program
 
 HERE = Path(__file__).parent
@@ -46,14 +46,14 @@ FLOAT = {
     "mean": "mg_mean({y}, {s}total, &{s}steps, {a}, {n});",
     "sum": "mg_sum({y}, {s}total, {a}, {n});",
 }
-_RESCALE = "{multiplier}, {shift}"
+_RESCALE = "{multiplier}, {down}"
 INTEGER = {
-    "linear": f"mg_linear({{y}}, {{a}}, {{weight}}, {{bias}}, {_RESCALE}, {{wa}}, {{n}});",
+    "linear": f"mg_linear({{y}}, {{a}}, {{weight}}, {{bias}}, {{bias_up}}, {_RESCALE}, {{wa}}, {{n}});",
     "embed": f"mg_embed({{y}}, {{a}}, {{table}}, {_RESCALE}, {{tokens}}, {{n}});",
     "taps": f"mg_taps({{y}}, {{line}}, {{s}}at, {{weight}}, {{lag}}, {_RESCALE}, {{rows}}, {{taps}}, {{n}});",
     "filter": f"mg_filter({{y}}, {{line}}, {{s}}at, {{weight}}, {{lag}}, {_RESCALE}, {{rows}}, {{taps}}, {{n}});",
     "taps_input": "mg_taps_input({y}, {line}, {s}at, {s}age, {weight}, {lag}, {mix}, {bias}, "
-    f"{_RESCALE}, {{mix_multiplier}}, {{mix_shift}}, {{one}}, {{rows}}, {{taps}}, {{wa}}, {{n}});",
+    f"{_RESCALE}, {{mix_multiplier}}, {{mix_down}}, {{one}}, {{rows}}, {{taps}}, {{wa}}, {{n}});",
     "taps_token": f"mg_taps_token({{y}}, {{line}}, {{s}}at, {{weight}}, {{lag}}, {{table}}, {_RESCALE}, {{rows}}, "
     "{taps}, {n});",
     "gated": "mg_gated{wide}({y}, {s}hidden, {a}, {b}, {ea}, {extra}, {n});",
@@ -68,12 +68,20 @@ INTEGER = {
 }
 
 
+# Names whose header or source would stand in the place of another.
+TAKEN = ("main", "stdint", "stdio", "string")
+# Of a float program's outputs, as a share of the largest (or of 1): compilers and machines may sum in other orders.
+TOLERANCE = 1e-4
+
+
 def check_name(name: str) -> str:
     """`name` if C takes it as an identifier."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or name.startswith(("mg_", "mgrade")):
         raise ValueError(
             f"name must be small letters, digits and _, begin with a letter and not with mg_, got {name!r}"
         )
+    if name in TAKEN:
+        raise ValueError(f"name must not be one of {', '.join(TAKEN)}, which are files of their own, got {name!r}")
     return name
 
 
@@ -103,6 +111,7 @@ class _Printed:
         value = TYPES[program.precision]
         pooled = program.ops[-1].kind in ("mean", "sum")
         calls = [line for index in range(len(program.ops)) for line in self._calls(index)]
+        fields = self._fields()
         own = _own_bytes(self.arrays)
         self.parts = {
             "NAME": name,
@@ -118,13 +127,12 @@ class _Printed:
             "INPUT_NOTE": f"a token id, 0 to {program.inputs - 1}" if program.tokens else "channels",
             "OUTPUT_NOTE": "channels",
             "CONSTANTS": self._constants(),
-            "FIELDS": "\n".join(self._fields()) or "    uint8_t nothing;",
+            "FIELDS": "\n".join(fields) or "    uint8_t nothing;",
             "BITS": f"#define MG_BITS {8 * np.dtype(program.precision).itemsize}\n" if program.integer else "",
             "RUNTIME": "mgrade_integer.h" if program.integer else "mgrade_float.h",
             "ARRAYS": "\n".join(_array(name, array) for name, array in self.arrays.values()),
-            "SLOTS": "\n".join(f"    {value} v{slot}[{size}];" for slot, size in enumerate(self.slots.sizes)),
-            "CALLS": "\n".join(f"    {call}" for call in calls),
-            "TOLERANCE": "0.0" if program.integer else "1e-4",
+            "SLOTS": "".join(f"    {value} v{slot}[{size}];\n" for slot, size in enumerate(self.slots.sizes)),
+            "CALLS": "\n".join(f"    {call}" for call in (calls if fields else ["(void)state;", *calls])),
         }
 
     def fill(self, template: str) -> str:
@@ -171,8 +179,12 @@ class _Printed:
             before, more = self._line(index)
             fields |= more
         call = (INTEGER if program.integer else FLOAT)[op.kind]
-        call = re.sub(r"\{s\}(\w+)", rf"state->\1_{index}", call)
-        return [*before, call.format(**fields)]
+        call = re.sub(r"\{s\}(\w+)", rf"state->\1_{index}", call).format(**fields)
+        after = []
+        if fields["y"] == "output" and not program.integer and op.kind in ("gated", "rotate"):
+            hidden = f"state->hidden_{index}"  # which is their value, wherever it is read; here is a copy
+            after.append(f"memcpy(output, {hidden}, sizeof {hidden});")
+        return [*before, call, *after]
 
     def _line(self, index: int) -> tuple[list[str], dict[str, Any]]:
         """What writes into the delay line of operation `index`, and what its call says about it."""
@@ -200,10 +212,21 @@ class _Printed:
         return self.arrays.setdefault(key, (f"a{len(self.arrays)}", array))[0]
 
     def test_vector(self, x: npt.NDArray[Any]) -> str:
-        """The inputs, and the outputs that the interpreter gives."""
+        """The inputs, the outputs that the interpreter gives, and how far from them is still right."""
+        x = np.asarray(x)
+        if not x.ndim or not len(x):
+            raise ValueError(f"test must hold at least one step, got shape {x.shape}")
+        x = checked(self.program, x, len(x))
         y = Interpreter(self.program).run(x[None])[0]
+        if not (np.isfinite(x).all() and np.isfinite(y).all()):
+            raise ValueError("test must hold inputs that are finite and give outputs that are")
         x = x.reshape(len(x), -1)
-        lines = [f"/* What {self.name} gives for some inputs. */", f"#define {self.name.upper()}_TEST_STEPS {len(x)}"]
+        tolerance = 0.0 if self.program.integer else TOLERANCE * max(1.0, float(np.abs(y).max()))
+        lines = [
+            f"/* What {self.name} gives for some inputs. */",
+            f"#define {self.name.upper()}_TEST_STEPS {len(x)}",
+            f"#define {self.name.upper()}_TEST_TOLERANCE {tolerance:.3e}",
+        ]
         for what, values in (("input", x), ("output", y)):
             rows = ",\n".join("    {" + ", ".join(map(_literal, row)) + "}" for row in values)
             size = f"[{self.name.upper()}_TEST_STEPS][{values.shape[1]}]"

@@ -1,0 +1,110 @@
+"""From a Program to WebAssembly: the generated C, compiled by clang without a C library."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import mgrade
+from mgrade._files import replace
+from mgrade.deploy.c.printer import check_name, print_c
+from mgrade.deploy.c.slots import Slots
+from mgrade.deploy.program import Program
+from mgrade.deploy.wasm.module import FORMAT, VERSION, described
+
+HERE = Path(__file__).parent
+TOOLS = {"clang-19": ("clang-19", "clang"), "lld-19": ("wasm-ld-19", "wasm-ld")}
+"""The packages of Debian and Ubuntu, and the names of their programs by preference."""
+FLAGS = (
+    # -O3 unrolls further: twice the code for whole numbers, and no faster
+    *("--target=wasm32", "-std=c99", "-O2", "-msimd128", "-mbulk-memory"),
+    *("-ffreestanding", "-nostdlib", "-nostdlibinc"),
+    *("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror"),
+    *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--export=__heap_base", "-Wl,--stack-first"),
+)
+# Of the stack, beyond the values of a step: the operations' own.
+_SPARE = 16384
+
+
+def available() -> str | None:
+    """None if modules can be built here; else one line that says what is missing."""
+    missing = [package for package in TOOLS if _tool(package) is None]
+    return f"WebAssembly cannot be built here: apt-get install {' '.join(missing)}" if missing else None
+
+
+def to_wasm(program: Program, name: str = "model") -> bytes:
+    """The module: `exports.c.in` says what it exports, its section `mgrade` what it takes and gives."""
+    check_name(name)
+    if missing := available():
+        raise ValueError(missing)
+    with tempfile.TemporaryDirectory(prefix="mgrade-") as temporary:
+        folder = Path(temporary)
+        for file, text in {**print_c(program, name), "mgrade_exports.c": _exports(name)}.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        target = ["-isystem", str(HERE / "include"), "-o", "out.wasm", f"{name}.c", "mgrade_exports.c"]
+        linking = [f"-fuse-ld={_tool('lld-19')}", f"-Wl,-z,stack-size={_stack(program)}"]
+        command = [str(_tool("clang-19")), *FLAGS, *linking, *target]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()[:2000]}")
+        return described((folder / "out.wasm").read_bytes(), _metadata(program, name))
+
+
+def save_wasm(program: Program, folder: str | Path, name: str = "model") -> None:
+    """Writes the module, the script that runs it and its description into a folder, each all or nothing."""
+    if name == "package":
+        raise ValueError("name must not be 'package': package.json is a file of its own")
+    folder, module = Path(folder), to_wasm(program, name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{folder}: no folder can be made there: {error.strerror}") from None
+    package = {"name": name.replace("_", "-"), "version": mgrade.__version__, "type": "module", "main": "model.js"}
+    files = {
+        f"{name}.wasm": module,
+        f"{name}.json": _text(_metadata(program, name)),
+        "package.json": _text({**package, "files": ["model.js", f"{name}.wasm", f"{name}.json"]}),
+        "model.js": (HERE / "model.js").read_bytes(),
+    }
+    for file, content in files.items():
+        replace(folder / file, content)
+
+
+def _tool(package: str) -> str | None:
+    return next((path for name in TOOLS[package] if (path := shutil.which(name))), None)
+
+
+def _exports(name: str) -> str:
+    text = (HERE / "exports.c.in").read_text(encoding="utf-8")
+    return text.replace("@NAME@", name).replace("@UPPER@", name.upper())
+
+
+def _stack(program: Program) -> int:
+    """Bytes: what a step keeps its values in, and some."""
+    return (sum(Slots(program).sizes) * 4 + _SPARE + 15) // 16 * 16
+
+
+def _metadata(program: Program, name: str) -> dict[str, Any]:
+    """`input_bits` and `output_bits` are fraction bits: input = round(real 2**bits), real = output / 2**bits."""
+    pooled = program.integer and program.ops[-1].kind in ("mean", "sum")
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": name,
+        "inputs": program.inputs,
+        "outputs": program.outputs,
+        "tokens": program.tokens,
+        "precision": program.precision,
+        "input_type": "uint16" if program.tokens else program.precision,
+        "output_type": "int32" if pooled else program.precision,
+        "input_bits": program.exponents[0] if program.integer and not program.tokens else None,
+        "output_bits": program.exponents[-1] if program.integer else None,
+    }
+
+
+def _text(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()

@@ -1,0 +1,144 @@
+// Runs a model that mgrade compiled to WebAssembly, one sample at a time, in pages, workers and Node.
+//
+//     import { Model } from "./model.js";
+//
+//     const model = await Model.load("vowels.wasm");
+//     const y = model.step(Float32Array.of(0.1, 0.2, 0.3));  // or model.step(7), if it takes tokens
+//     model.reset();
+//
+// Models of whole numbers take and give real numbers too: `step` converts. See `stepRaw` for the numbers themselves.
+
+const TYPES = {
+  float32: Float32Array,
+  int8: Int8Array,
+  int16: Int16Array,
+  int32: Int32Array,
+  uint16: Uint16Array,
+};
+const PAGE = 65536;
+
+export class Model {
+  /**
+   * A model ready to run.
+   * @param {string | URL | ArrayBuffer | ArrayBufferView | WebAssembly.Module} source an address (in Node, a path
+   *     too), the bytes that are there, or a module compiled from them
+   * @param {{streams?: number}} options how many independent streams it keeps states for; they share the weights
+   */
+  static async load(source, { streams = 1 } = {}) {
+    const module =
+      source instanceof WebAssembly.Module ? source : await WebAssembly.compile(await bytes(source));
+    return new Model(module, await WebAssembly.instantiate(module), streams);
+  }
+
+  /** `load` does this. */
+  constructor(module, instance, streams) {
+    if (!Number.isInteger(streams) || streams < 1) {
+      throw new RangeError(`streams must be a whole number of at least 1, got ${streams}`);
+    }
+    /** What the module says of itself: name, inputs, outputs, tokens, precision, types and fraction bits. */
+    this.metadata = describe(module);
+    const { inputs, outputs, tokens } = this.metadata;
+    /** Channels of a sample; for a model of tokens, how many there are. */
+    this.inputs = inputs;
+    this.outputs = outputs;
+    this.tokens = tokens;
+    this.streams = streams;
+
+    const wasm = instance.exports;
+    /** Bytes that one stream remembers. */
+    this.stateBytes = wasm.state_bytes();
+    this._step = wasm.step;
+    this._init = wasm.init;
+    this._at = { input: wasm.input(), output: wasm.output() };
+    this._states = [wasm.state(), ...further(wasm, this.stateBytes, streams - 1)];
+    // the memory never grows from here on: what these arrays look at stays where it is
+    const { buffer } = wasm.memory;
+    /** The buffers of the module, for `advance`. */
+    this.input = new TYPES[this.metadata.input_type](buffer, this._at.input, tokens ? 1 : inputs);
+    this.output = new TYPES[this.metadata.output_type](buffer, this._at.output, outputs);
+
+    this._half = this.metadata.precision === "int8" ? 128 : 32768;
+    this._into = 2 ** (this.metadata.input_bits ?? 0);
+    this._out = 2 ** -(this.metadata.output_bits ?? 0);
+    this.reset();
+  }
+
+  /** One sample, `inputs` real numbers or a token -> `outputs` real numbers, a new array. */
+  step(x, stream = 0) {
+    this._write(x, this.metadata.input_bits !== null);
+    this.advance(stream);
+    if (this.metadata.output_bits === null) return this.output.slice();
+    return Float32Array.from(this.output, (whole) => whole * this._out);
+  }
+
+  /** The same without conversion: the numbers that the model itself takes and gives. */
+  stepRaw(x, stream = 0) {
+    this._write(x, false);
+    this.advance(stream);
+    return this.output.slice();
+  }
+
+  /** One step from what is in `input` to what will be in `output`: nothing is copied, made or checked but `stream`. */
+  advance(stream = 0) {
+    this._step(this._state(stream), this._at.input, this._at.output);
+  }
+
+  /** A stream begins anew: one, or all of them. */
+  reset(stream) {
+    const states = stream === undefined ? this._states : [this._state(stream)];
+    for (const state of states) this._init(state);
+  }
+
+  _state(stream) {
+    const state = this._states[stream];
+    if (state === undefined) throw new RangeError(`stream must be 0 to ${this.streams - 1}, got ${stream}`);
+    return state;
+  }
+
+  _write(x, convert) {
+    if (this.tokens) {
+      if (!Number.isInteger(x) || x < 0 || x >= this.inputs) {
+        throw new RangeError(`a token must be a whole number from 0 to ${this.inputs - 1}, got ${x}`);
+      }
+      this.input[0] = x;
+      return;
+    }
+    if (x?.length !== this.inputs) throw new RangeError(`x must hold ${this.inputs} numbers, got ${x?.length}`);
+    if (!convert) return this.input.set(x);
+    for (let i = 0; i < this.inputs; i++) {
+      const whole = Math.floor(x[i] * this._into + 0.5);
+      this.input[i] = Math.max(-this._half, Math.min(this._half - 1, whole)); // what is not a number becomes 0
+    }
+  }
+}
+
+async function bytes(source) {
+  if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return source;
+  const inNode = typeof process !== "undefined" && process.versions?.node !== undefined;
+  if (inNode && !/^https?:/.test(source)) {
+    const { readFile } = await import(/* webpackIgnore: true */ "node:fs/promises");
+    return readFile(source);
+  }
+  const response = await fetch(source);
+  if (!response.ok) throw new Error(`${source}: ${response.status} ${response.statusText}`);
+  return response.arrayBuffer();
+}
+
+function describe(module) {
+  const [section] = WebAssembly.Module.customSections(module, "mgrade");
+  if (section === undefined) throw new TypeError("the module was not made by mgrade");
+  const metadata = JSON.parse(new TextDecoder().decode(section));
+  if (metadata.format !== "mgrade-wasm" || metadata.version !== 1) {
+    throw new TypeError(`the module must be mgrade-wasm 1, got ${metadata.format} ${metadata.version}`);
+  }
+  return metadata;
+}
+
+/** Where the states of more streams lie: behind all else, in memory that is added for them. */
+function further(wasm, stateBytes, count) {
+  const apart = Math.ceil(stateBytes / 16) * 16;
+  const first = Math.ceil(wasm.__heap_base.value / 16) * 16;
+  const lacking = first + apart * count - wasm.memory.buffer.byteLength;
+  if (count > 0 && lacking > 0) wasm.memory.grow(Math.ceil(lacking / PAGE));
+  return Array.from({ length: count }, (_, index) => first + apart * index);
+}
