@@ -1,5 +1,6 @@
 """`mgrade data`: what is there, what is missing, and the command that gets it."""
 
+import importlib.util
 import json
 
 import numpy as np
@@ -11,8 +12,15 @@ from mgrade.tasks.download import SOURCES
 from mgrade.tasks.labelled import data_folder
 from mgrade.tasks.listops import ListOps
 from mgrade.tasks.pathfinder import Pathfinder
+from mgrade.tasks.series import PROBLEMS
 
 COMMAND = typer.main.get_command(data_app)
+
+
+@pytest.fixture(autouse=True)
+def _without_aeon(monkeypatch):
+    """Data comes from the data folder alone."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
 
 def call(*arguments):
@@ -26,10 +34,12 @@ def listed(capsys, folder):
 
 def test_an_empty_folder_lacks_everything_and_says_how_to_get_it(tmp_path, capsys):
     rows = listed(capsys, tmp_path)
-    assert set(rows) == {*SOURCES, *GENERATED}
+    assert set(rows) == {*SOURCES, *GENERATED, *PROBLEMS}
     assert {row["state"] for row in rows.values()} == {"missing"}
     assert rows["mnist"]["command"] == f"mgrade data fetch mnist --data {tmp_path}"
     assert rows["listops"]["command"] == f"mgrade data generate listops --data {tmp_path}"
+    assert rows["vowels"]["command"] == "pip install --no-deps aeon"
+    assert rows["vowels"]["missing"] == ["JapaneseVowels_TRAIN.ts", "JapaneseVowels_TEST.ts"]
 
 
 def test_what_is_there_is_listed_in_full_in_part_or_in_its_compact_form(tmp_path, capsys):
@@ -37,18 +47,25 @@ def test_what_is_there_is_listed_in_full_in_part_or_in_its_compact_form(tmp_path
     (tmp_path / "shd" / "shd_train.h5.gz").touch()
     (tmp_path / "cifar10_gray.npz").touch()
     (tmp_path / "pathfinder32").mkdir()
+    (tmp_path / "fsdd_8k.npz").touch()
+    (tmp_path / "JapaneseVowels.npz").touch()
+    (tmp_path / "BasicMotions_TEST.ts").touch()
     for need in SOURCES["imdb"].needs:
         (tmp_path / need).mkdir(parents=True)
     rows = listed(capsys, tmp_path)
     states = {name: row["state"] for name, row in rows.items() if row["state"] != "missing"}
     assert states == {
         "cifar10": "compact",
+        "fsdd": "compact",
         "imdb": "there",
         "lra": "incomplete",
+        "motions": "incomplete",
         "pathfinder": "there",
         "shd": "incomplete",
+        "vowels": "compact",
     }
     assert rows["shd"]["missing"] == ["shd/shd_test.h5"]
+    assert rows["motions"]["missing"] == ["BasicMotions_TRAIN.ts"]
     assert rows["cifar10"]["there"] == ["cifar10_gray.npz"]
     assert rows["imdb"]["command"] is None
 
@@ -59,7 +76,7 @@ def test_the_table_shows_the_same(tmp_path, capsys, monkeypatch):
     call("list")
     out = capsys.readouterr().out
     assert out.startswith("data folder: ")
-    assert all(name in out for name in (*SOURCES, *GENERATED))
+    assert all(name in out for name in (*SOURCES, *GENERATED, *PROBLEMS))
     assert "mgrade data fetch cifar10" in out
 
 
@@ -70,6 +87,8 @@ def test_a_fetch_names_its_place_or_refuses_in_one_line(tmp_path, capsys):
     assert capsys.readouterr().out == f"imdb: {tmp_path / 'aclImdb'}\n"
     with pytest.raises(ValueError, match="for listops: mgrade data generate listops"):
         call("fetch", "listops", "--data", tmp_path)
+    with pytest.raises(ValueError, match="for vowels: pip install --no-deps aeon"):
+        call("fetch", "vowels", "--data", tmp_path)
     with pytest.raises(ValueError, match=r"name must be one of cifar10, .*, got 'cifar'"):
         call("fetch", "cifar", "--data", tmp_path)
     with pytest.raises(ValueError, match="sha256 must be 64 hexadecimal digits, got 'x'"):

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from mgrade.cli import footprint, training
+from mgrade.cli import deploy, footprint, training
 from mgrade.cli.data import data_app
 
 app = typer.Typer(
@@ -32,6 +32,8 @@ for _command in (
     training.reproduce,
     footprint.footprint,
     footprint.size,
+    deploy.export,
+    deploy.stream,
 ):
     app.command()(_command)
 app.add_typer(data_app, name="data")

@@ -45,6 +45,7 @@ def show(
     folder = _folder(data)
     rows = [_fetched(name, folder, data) for name in _sources()]
     rows += [_generated(name, folder, data) for name in GENERATED]
+    rows += [_packaged(name, folder) for name in _problems()]
     if as_json:
         print(json.dumps({"folder": str(folder), "sources": rows}, indent=1))
         return
@@ -69,11 +70,13 @@ def fetch(
     sha256: Annotated[Optional[str], typer.Option(help="The digest that the file must have.")] = None,  # noqa: UP045
 ) -> None:
     """Download official data, compare its SHA-256 and unpack it; goes on with a download that broke off."""
-    from mgrade.tasks import download
+    from mgrade.tasks import download, series
 
     folder = _folder(data)
     if name in GENERATED and name not in download.SOURCES:
         raise ValueError(f"name must be one of {', '.join(download.SOURCES)}; for {name}: mgrade data generate {name}")
+    if name in series.PROBLEMS:
+        raise ValueError(f"name must be one of {', '.join(download.SOURCES)}; for {name}: {series.GET}")
     with _bar(name, DownloadColumn()) as told:
         places = download.fetch(name, folder, address, sha256, told)
     print(f"{name}: {', '.join(map(str, places))}")
@@ -137,6 +140,12 @@ def _sources() -> list[str]:
     return list(SOURCES)
 
 
+def _problems() -> list[str]:
+    from mgrade.tasks.series import PROBLEMS
+
+    return list(PROBLEMS)
+
+
 def _fetched(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
     """A row of the list, of something to fetch."""
     from mgrade.tasks.download import SOURCES
@@ -167,6 +176,24 @@ def _generated(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
         "there": there,
         "missing": [] if there else [file],
         "command": None if there else _command("generate", name, data),
+    }
+
+
+def _packaged(name: str, folder: Path) -> dict[str, Any]:
+    """A row of the list, of something that a package holds if the data folder does not."""
+    from mgrade.tasks.series import GET, PROBLEMS
+
+    task = PROBLEMS[name]
+    source = task.source(folder)
+    compact = source is not None and source.is_file()
+    missing = [file for file in task.files if source is None or not (compact or (source / file).is_file())]
+    return {
+        "name": name,
+        "state": "missing" if source is None else "compact" if compact else "incomplete" if missing else "there",
+        "title": task.title,
+        "there": [] if source is None else [str(source)],
+        "missing": missing,
+        "command": GET if source is None else None,
     }
 
 

@@ -8,31 +8,40 @@
 
 from mgrade.deploy.c import Compiled, compile, print_c
 from mgrade.deploy.convert import from_model
+from mgrade.deploy.export import Choices, build, export, read_export, verify
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.passes import narrow, optimise, prune, trim
 from mgrade.deploy.program import Op, Program, StatePart
 from mgrade.deploy.quantise import Ranges, calibrate, quantise
+from mgrade.deploy.source import Source, open_source
 from mgrade.deploy.storage import load_program, parse_program, save_program
 
 __all__ = [
+    "Choices",
     "Compiled",
     "Interpreter",
     "Op",
     "Program",
     "Ranges",
+    "Source",
     "StatePart",
+    "build",
     "calibrate",
     "compile",
     "dequantise_output",
+    "export",
     "from_model",
     "load_program",
     "narrow",
+    "open_source",
     "optimise",
     "parse_program",
     "print_c",
     "prune",
     "quantise",
     "quantise_input",
+    "read_export",
     "save_program",
     "trim",
+    "verify",
 ]

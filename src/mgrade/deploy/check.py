@@ -132,7 +132,8 @@ def _number(name: str, value: Any) -> None:
     low, high = NUMBER_RANGES[name]
     kind = float if name == "eps" else int
     if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} must be {'a number' if kind is float else 'whole'}, {low} to {high}, got {value!r:.40}")
+        what = "a number" if kind is float else "whole"
+        raise ValueError(f"{name} must be {what}, {low} to {high}, got {value!r:.40}")
 
 
 def _terms(op: Op, sizes: dict[str, int]) -> None:

@@ -12,6 +12,8 @@ from mgrade.deploy.program import Op, Program
 
 # Weights below this share of their channel's largest are rounding noise: the far tails of a tap.
 NEGLIGIBLE = 1e-9
+# A narrow delay line may cost this share of a step's products more, at most.
+NARROW_COST = 0.25
 
 
 def optimise(program: Program) -> Program:
@@ -68,7 +70,7 @@ def narrow(program: Program) -> Program:
         taps = {"weight": np.ascontiguousarray(weight), "lag": np.ascontiguousarray(lag)}
         if source.kind == "embed":
             ops[index] = Op("taps_token", (0,), {**taps, "table": source.arrays["table"]})
-        elif program.inputs < weight.shape[0]:
+        elif program.inputs < weight.shape[0] and (program.inputs - 1) * weight.size <= affordable:
             mix, bias = source.arrays["weight"], source.arrays["bias"]
             ops[index] = Op("taps_input", (0,), {**taps, "mix": mix, "bias": bias})
     return _replaced(program, ops)

@@ -1,18 +1,19 @@
-"""Spoken digits, frame by frame: the Free Spoken Digit Dataset, six speakers at 8 kHz.
+"""Spoken digits, some samples at a step: the Free Spoken Digit Dataset, six speakers at 8 kHz.
 
 The official distribution is a folder of WAV files; recordings 0 to 4 of each digit and speaker are its test set:
 
     DATA/fsdd/recordings/{digit}_{speaker}_{index}.wav
 
-The same recordings are also read from one compact file:
+The same recordings are also read from a compact file:
 
-    DATA/fsdd_8k.npz: audio (all samples, 16 bits), offsets, labels, split (2 for the test set, 0 otherwise)
+    DATA/fsdd_8k.npz: audio (all samples, 16 bits), offsets, labels, split (2 for the test set, 0 for the others)
 
 There is no official validation set: a share of the training set is held out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,44 +22,48 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
-from mgrade.tasks.task import Batch
 
 from mgrade.tasks.files import arrays, check_table, spans
 from mgrade.tasks.labelled import HeldOut, Sequences
 from mgrade.tasks.speech import read_wav
-from mgrade.tasks.task import positive
+from mgrade.tasks.task import Batch, positive
 
 RATE = 8000
 """Samples per second."""
 TESTED = 5
-"""Recordings of each digit and speaker that are the test set: those with an index below this."""
+"""Recordings of each digit and speaker in the test set: those with an index below this."""
 LOUD = 2048
-"""The sample that becomes 1: about the standard deviation of the recordings."""
+"""The sample that the model reads as 1: about the standard deviation of the recordings."""
 
-Sound = npt.NDArray[np.int16]
+Sounds = Sequence[npt.NDArray[np.int16]]
+_NAME = re.compile(r"([0-9])_([^_]+)_([0-9]+)\.wav")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpokenDigits(HeldOut):
-    """Which digit was said: plain samples, `frame` of them at a step; what does not fill a frame at the end is left out.
+    """Which digit was said: a step reads the next `frame` samples as they are, one to an input channel.
 
-    A stream is fed the same way: collect `frame` samples, divide them by 2048, make one step.
+    A stream is fed likewise: `frame` samples of 16 bits, divided by 2048, make a step. Samples at the end of a
+    recording that do not fill a frame are left out.
     """
 
-    frame: int = 64
-    """Samples of a step: its input channels."""
+    frame: int = 40
+    """Samples of a step."""
     max_samples: int = 8000
-    """Where a recording is cut off; 99 % are shorter than a second."""
-
+    """Where a longer recording is cut off: 20 of 3000 are longer than a second."""
     shifts: int = 1
-    flip: bool = False
+    """Copies of a training recording, each begun `frame / shifts` samples after the one before, so that a frame
+    begins anywhere in a wave."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(frame=self.frame, max_samples=self.max_samples)
+        positive(frame=self.frame, max_samples=self.max_samples, shifts=self.shifts)
         if self.max_samples < self.frame:
             raise ValueError(f"max_samples must be at least frame = {self.frame}, got {self.max_samples}")
+        if self.frame % self.shifts:
+            raise ValueError(f"shifts must divide frame = {self.frame}, got {self.shifts}")
 
     @property
     def classes(self) -> int:
@@ -70,50 +75,62 @@ class SpokenDigits(HeldOut):
         return {"inputs": self.frame, "outputs": self.classes, "tokens": False, "readout": "mean"}
 
     def read(self, split: str, folder: Path) -> Sequences:
-        """Samples (count, frames, frame), 16 bits each, with silence behind the end; and lengths in frames."""
+        """Samples (count, frames, frame), 16 bits each, with zeros behind the end; and lengths in frames."""
         here, compact = folder / "fsdd" / "recordings", folder / "fsdd_8k.npz"
         if here.is_dir():
             sounds, labels = _from_files(split, here)
         elif compact.is_file():
             sounds, labels = _from_compact(split, compact)
         else:
-            raise ValueError(f"{folder} has neither fsdd/recordings nor {compact.name}; `mgrade data fetch fsdd` gets it")
+            raise ValueError(f"{folder} has neither fsdd/recordings nor fsdd_8k.npz; `mgrade data fetch fsdd` gets it")
         frames = np.zeros((len(sounds), self.max_samples // self.frame, self.frame), np.int16)
         lengths = np.zeros(len(sounds), np.int64)
         for index, sound in enumerate(sounds):
-            lengths[index] = min(max(1, len(sound) // self.frame), frames.shape[1])
-            sound = sound[: lengths[index] * self.frame]
-            frames[index].flat[: len(sound)] = sound
+            lengths[index] = min(max(len(sound) // self.frame, 1), frames.shape[1])
+            whole = sound[: lengths[index] * self.frame]
+            frames[index].flat[: len(whole)] = whole
         return Sequences(frames, labels, lengths)
 
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
+        """As in `HeldOut`; the training set with all its `shifts`, each but the first a frame shorter."""
         values, labels, lengths = super().examples(split, seed, device)
-        if split != "train" or self.shifts == 1:
+        if split != "train":
             return values, labels, lengths
-        flat = values.flatten(1)
-        out = []
-        for k in range(self.shifts):
-            off = k * self.frame // self.shifts
-            out.append(torch.nn.functional.pad(flat[:, off:], (0, off)).view_as(values))
-        v = torch.cat(out)
-        if self.flip:
-            v[1::2] = -v[1::2].clamp_min(-32767)
-        return v, labels.repeat(self.shifts), torch.cat([lengths] + [ (lengths - 1).clamp_min(1)] * (self.shifts - 1))
+        later = [shift * self.frame // self.shifts for shift in range(self.shifts)]
+        copies = [F.pad(values.flatten(1)[:, first:], (0, first)).view_as(values) for first in later]
+        shorter = [lengths if first == 0 else (lengths - 1).clamp_min(1) for first in later]
+        return torch.cat(copies), labels.repeat(self.shifts), torch.cat(shorter)
 
     def prepare(self, values: Tensor) -> Tensor:
         """Samples (batch, frames, frame) as numbers around 0."""
         return values.float() / LOUD
 
 
-def _from_files(split: str, here: Path) -> tuple[Sequence[Sound], npt.NDArray[Any]]:
-    """The recordings of a split in the order of their names, and their digits."""
-    raise NotImplementedError
+def _from_files(split: str, here: Path) -> tuple[Sounds, npt.NDArray[Any]]:
+    """The recordings of a split by digit, speaker and index, as in the compact file, and their digits."""
+    paths = {}
+    for path in here.glob("*.wav"):
+        name = _NAME.fullmatch(path.name)
+        if name is None:
+            raise ValueError(f"{path}: a recording must be called digit_speaker_index.wav, as 7_jackson_32.wav")
+        paths[int(name[1]), name[2], int(name[3])] = path
+    chosen = [key for key in sorted(paths) if (key[2] < TESTED) == (split == "test")]
+    if not chosen:
+        indices = f"below {TESTED}" if split == "test" else f"of at least {TESTED}"
+        raise ValueError(f"{here}: the {split} set has no recording, with an index {indices}")
+    return [read_wav(paths[key], RATE) for key in chosen], np.array([digit for digit, _, _ in chosen])
 
 
-def _from_compact(split: str, path: Path) -> tuple[Sequence[Sound], npt.NDArray[Any]]:
+def _from_compact(split: str, path: Path) -> tuple[Sounds, npt.NDArray[Any]]:
+    """The recordings of a split in the order of the file, and their digits."""
     audio, offsets, labels, parts = arrays(path, "audio", "offsets", "labels", "split")
+    if audio.dtype != np.int16 or audio.ndim != 1:
+        raise ValueError(f"{path}: audio must be 16-bit samples (samples), got {audio.dtype} {audio.shape}")
+    if parts.shape != labels.shape or not np.isin(parts, (0, 2)).all():
+        raise ValueError(f"{path}: split must be 0 or 2 for each of {len(labels)} recordings, got {np.unique(parts)}")
     check_table(path, "all", audio, offsets, labels, 10)
-    wanted = 2 if split == "test" else 0
-    chosen = np.flatnonzero(parts == wanted)
-    bounds = list(spans(offsets))
-    return [audio[slice(*bounds[row])] for row in chosen], labels[chosen]
+    chosen = (parts == 2) == (split == "test")
+    if not chosen.any():
+        raise ValueError(f"{path}: the {split} set has no recording, with split {2 if split == 'test' else 0}")
+    sounds = [audio[begin:end] for (begin, end), taken in zip(spans(offsets), chosen, strict=True) if taken]
+    return sounds, labels[chosen]

@@ -75,6 +75,7 @@ _IMDB = "https://ai.stanford.edu/~amaas/data/sentiment/"
 _CIFAR = "https://www.cs.toronto.edu/~kriz/"
 _LRA = "https://storage.googleapis.com/long-range-arena/"
 _SHD = "https://zenkelab.org/datasets/"
+_FSDD = "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/tags/"
 
 SOURCES: dict[str, Source] = {
     "cifar10": Source(
@@ -173,6 +174,15 @@ SOURCES: dict[str, Source] = {
         places={"": "shd"},
         needs=("shd/shd_train.h5", "shd/shd_test.h5"),
         limit=4 * _GIB,
+    ),
+    "fsdd": Source(
+        title="Free Spoken Digit Dataset v1.0.10",
+        remotes=(Remote(_FSDD + "v1.0.10.tar.gz"),),
+        kind="tar.gz",
+        places={"": "fsdd"},
+        needs=("fsdd/recordings",),
+        limit=_GIB,
+        compact=("fsdd_8k.npz",),
     ),
 }
 

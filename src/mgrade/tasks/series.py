@@ -28,7 +28,7 @@ GET = "pip install --no-deps aeon"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Archived(HeldOut):
+class Archived(HeldOut):
     """A classification problem of the archive, each channel standardised by the steps of its training set."""
 
     problem: ClassVar[str]
@@ -65,11 +65,16 @@ class _Archived(HeldOut):
         scale = steps.std(0)
         return steps.mean(0).astype(np.float32), np.where(scale > 0, scale, 1).astype(np.float32)
 
+    @property
+    def files(self) -> tuple[str, str]:
+        """The archive's own files, to train and to test."""
+        return f"{self.problem}_TRAIN.ts", f"{self.problem}_TEST.ts"
+
     def source(self, folder: Path) -> Path | None:
         """What is read: a folder of .ts files, or the compact file; None if there is neither, also not in aeon."""
         compact, inside = folder / f"{self.problem}.npz", _inside_aeon(self.problem)
         for place in (folder, folder / self.problem):
-            if any((place / self._file(split)).is_file() for split in ("train", "test")):
+            if any((place / file).is_file() for file in self.files):
                 return place
         return compact if compact.is_file() else inside
 
@@ -78,36 +83,33 @@ class _Archived(HeldOut):
         source = self.source(folder)
         if source is None:
             raise ValueError(
-                f"{folder} has neither {self._file('train')} nor {self.problem}.npz, and there is no package aeon,"
+                f"{folder} has neither {self.files[0]} nor {self.problem}.npz, and there is no package aeon,"
                 f" which has a copy: `{GET}` gets it, or --data says where the files are"
             )
         if source.is_file():
             return self._compact(split, source)
-        if not (path := source / self._file(split)).is_file():
+        if not (path := source / self.files[split == "test"]).is_file():
             raise ValueError(f"{path} is missing, though the other of the two files is there")
         return read_ts(path, self.channels, self.names)
-
-    def _file(self, split: str) -> str:
-        return f"{self.problem}_{split.upper()}.ts"
 
     def _compact(self, split: str, path: Path) -> tuple[Sequence[Series], npt.NDArray[Any]]:
         parts = [f"{split}_{part}" for part in ("values", "offsets", "labels")]
         values, offsets, labels, names = arrays(path, *parts, "class_names")
         if tuple(names) != self.names:
             raise ValueError(f"{path}: class_names must be {' '.join(self.names)}, got {' '.join(map(str, names))}")
-        if values.dtype != np.float32 or values.shape[1:] != (self.channels,) or not np.isfinite(values).all():
+        if values.dtype != np.float32 or values.shape[1:] != (self.channels,):
             given = f"{values.dtype} {values.shape}"
-            raise ValueError(f"{path}: {parts[0]} must be finite float32 (steps, {self.channels}), got {given}")
+            raise ValueError(f"{path}: {parts[0]} must be float32 (steps, {self.channels}), got {given}")
         check_table(path, split, values, offsets, labels, self.classes)
         series = [values[begin:end] for begin, end in spans(offsets)]
         for row, one in enumerate(series):
-            if not len(one):
-                raise ValueError(f"{path}: {split} row {row}: a series must have at least 1 step, got 0")
+            if not len(one) or not np.isfinite(one).all():
+                raise ValueError(f"{path}: {split} row {row}: a series must have 1 step or more, of finite numbers")
         return series, labels
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vowels(_Archived):
+class Vowels(Archived):
     """Which of nine men says two vowels: 7 to 29 steps of 12 cepstral coefficients; 270 to train, 370 to test."""
 
     problem: ClassVar[str] = "JapaneseVowels"
@@ -117,13 +119,16 @@ class Vowels(_Archived):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Motions(_Archived):
+class Motions(Archived):
     """How someone moves: 100 steps of a watch's accelerometer and gyroscope, ten a second; 40 to train, 40 to test."""
 
     problem: ClassVar[str] = "BasicMotions"
     title: ClassVar[str] = "Basic Motions: four activities, 6 channels"
     channels: ClassVar[int] = 6
     names: ClassVar[tuple[str, ...]] = ("Badminton", "Running", "Standing", "Walking")
+
+
+PROBLEMS: dict[str, Archived] = {"vowels": Vowels(), "motions": Motions()}
 
 
 def _inside_aeon(problem: str) -> Path | None:

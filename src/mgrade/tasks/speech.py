@@ -172,8 +172,8 @@ def halve(clip: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
     return smooth[::2].astype(np.int16)
 
 
-def read_wav(path: Path) -> npt.NDArray[np.int16]:
-    """The samples of a WAV file: one channel, 16 bits, 16 kHz; anything else is refused."""
+def read_wav(path: Path, rate: int = RATE) -> npt.NDArray[np.int16]:
+    """The samples of a WAV file: one channel, 16 bits, `rate` a second; anything else is refused."""
     try:
         with wave.open(str(path), "rb") as file:
             header = file.getparams()
@@ -183,7 +183,7 @@ def read_wav(path: Path) -> npt.NDArray[np.int16]:
     wanted = (
         ("nchannels", "channels", 1),
         ("sampwidth", "bytes per sample", 2),
-        ("framerate", "samples a second", RATE),
+        ("framerate", "samples a second", rate),
     )
     for field, name, limit in wanted:
         if getattr(header, field) != limit:

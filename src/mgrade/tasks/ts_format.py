@@ -83,7 +83,9 @@ def _series(line: str, channels: int, where: str) -> tuple[Series, str]:
     for channel, part in enumerate(parts, 1):
         rows.append([_number(word, f"{where}, channel {channel}") for word in part.split(",")])
         if len(rows[-1]) != len(rows[0]):
-            raise ValueError(f"{where}: channel {channel} must have {len(rows[0])} values as 1 has, got {len(rows[-1])}")
+            raise ValueError(
+                f"{where}: channel {channel} must have {len(rows[0])} values as 1 has, got {len(rows[-1])}"
+            )
     return np.ascontiguousarray(np.array(rows, np.float32).T), name.strip()
 
 

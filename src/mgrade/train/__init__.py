@@ -5,7 +5,7 @@ from mgrade.train.optimiser import parameter_groups
 from mgrade.train.options import Training
 from mgrade.train.recipe import Recipe, load_recipe, shipped
 from mgrade.train.run import NotFiniteError, Run
-from mgrade.train.seeds import Stopped, judge_run, launch, run_missing
+from mgrade.train.seeds import Stopped, judge_run, launch, open_run, run_missing
 from mgrade.train.step import TrainingStep, cosine
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "judge_run",
     "launch",
     "load_recipe",
+    "open_run",
     "parameter_groups",
     "run_missing",
     "shipped",

@@ -12,7 +12,7 @@ from types import FrameType
 
 import torch
 
-from mgrade.nn import load
+from mgrade.nn import Model, load
 from mgrade.train.evaluate import evaluate, precision
 from mgrade.train.processes import Processes, join, leave
 from mgrade.train.progress import Reporter, Silent, need_tensorboard, reporter
@@ -100,8 +100,8 @@ def run_missing(
         launch(recipe, root=root, device=device, resume=True, max_minutes=left)
 
 
-def judge_run(folder: Path, device: str) -> dict[str, float]:
-    """The figures of a finished run's model on its test set."""
+def open_run(folder: Path) -> tuple[Recipe, int, Model]:
+    """The recipe, the seed and the model of a finished run."""
     path = folder / "recipe.json"
     try:
         facts = json.loads(path.read_text("utf-8"))
@@ -113,11 +113,16 @@ def judge_run(folder: Path, device: str) -> dict[str, float]:
         raise ValueError(f"{path}: is not the recipe of a run: {error}") from None
     if not (folder / "model").is_dir():
         raise ValueError(f"{folder} holds no model yet: the run is not finished")
+    return recipe, seed, load(folder / "model")
+
+
+def judge_run(folder: Path, device: str) -> dict[str, float]:
+    """The figures of a finished run's model on its test set."""
+    recipe, seed, model = open_run(folder)
     own = torch.device(device)
-    model = load(folder / "model").to(own)
     with precision(recipe.train.precision, own):
         test = recipe.task.examples("test", seed, own)
-        figures = evaluate(model, recipe.task, test, recipe.train.batch, Processes())
+        figures = evaluate(model.to(own), recipe.task, test, recipe.train.batch, Processes())
     return {recipe.task.test_prefix + name: value for name, value in figures.items()}
 
 

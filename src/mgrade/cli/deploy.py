@@ -1,0 +1,91 @@
+"""`mgrade export` and `mgrade stream`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+
+def export(
+    source: Annotated[Path, typer.Argument(help="Folder of a finished run, or of a saved model.")],
+    to: Annotated[str, typer.Option("--to", help="c, arduino, onnx or wasm.")] = "c",
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("export"),
+    precision: Annotated[str, typer.Option(help="float32, or int8 weights.")] = "float32",
+    activations: Annotated[str, typer.Option(help="With int8 weights: int16 or int8 activations.")] = "int16",
+    state_bits: Annotated[int, typer.Option(help="With int8 weights: bits of the recurrent state, 16 or 32.")] = 32,
+    snap: Annotated[bool, typer.Option("--snap", help="One whole delay per tap instead of its whole width.")] = False,
+    name: Annotated[Optional[str], typer.Option(help="Of functions and files.")] = None,  # noqa: UP045
+    calibrate: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="CSV of samples to find ranges on. Default: the run's training data."),
+    ] = None,
+    verify: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Run it on an emulated chip, as cortex-m55, and compare every output."),
+    ] = None,
+    judge: Annotated[bool, typer.Option("--judge", help="Stream the run's test set through the program.")] = False,
+    data: Annotated[Optional[Path], typer.Option(help="Folder with data sets.")] = None,  # noqa: UP045
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+) -> None:
+    """Export a trained model: C for a chip, an Arduino library, ONNX or WebAssembly."""
+    from mgrade.cli.training import use_data
+    from mgrade.deploy import export as deploy
+    from mgrade.deploy.c.printer import check_name
+    from mgrade.deploy.source import open_source
+
+    use_data(data)
+    opened = open_source(source)
+    chosen = check_name(name or opened.name)
+    choices = deploy.Choices(precision, activations, state_bits, snap)
+    program = deploy.build(opened, choices, calibrate)
+    facts: dict[str, Any] = deploy.export(program, chosen, to, out)
+    if verify is not None:
+        facts["verify"] = deploy.verify(out, verify)
+    if judge:
+        facts["test"] = opened.judge(program)
+    if as_json:
+        print(json.dumps(facts, indent=1))
+    else:
+        _show(facts, out)
+    if verify is not None and not facts["verify"]["equal"]:
+        print(f"mgrade: {verify} and the interpreter differ by {facts['verify']['error']:.2g}", file=sys.stderr)
+        raise SystemExit(1)
+
+
+def _show(facts: dict[str, Any], out: Path) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_row("written to", str(out))
+    table.add_row("activations", facts["precision"])
+    table.add_row("weights", f"{facts['parameter_bytes']:,} bytes")
+    table.add_row("state of a stream", f"{facts['state_bytes']:,} bytes")
+    for figure, value in facts.get("test", {}).items():
+        table.add_row(f"test {figure}", f"{value:.4f}")
+    if found := facts.get("verify"):
+        table.add_row(f"on {found['chip']}", "every output equal" if found["equal"] else "OUTPUTS DIFFER")
+        table.add_row("flash", f"{found['flash_bytes']:,} bytes")
+        table.add_row("RAM", f"{found['ram_bytes']:,} bytes, {found['stack_bytes']:,} of them stack")
+        table.add_row("instructions a step", f"{found['instructions']:,}")
+    Console().print(table)
+
+
+def stream(
+    source: Annotated[Path, typer.Argument(help="Folder of an export.")],
+    wav: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Argument(help="A WAV file; without one, CSV lines from standard input."),
+    ] = None,
+) -> None:
+    """Stream samples through an export, compiled for this machine: one line of outputs per sample, as they come."""
+    from mgrade.deploy.export import read_export
+    from mgrade.deploy.stream import csv_samples, stream, wav_samples
+
+    _, program = read_export(source)
+    samples = wav_samples(program, wav) if wav else csv_samples(program, sys.stdin, "standard input")
+    for outputs in stream(program, samples):
+        print(",".join(f"{value:.6g}" for value in outputs), flush=True)

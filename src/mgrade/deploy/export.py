@@ -1,0 +1,153 @@
+"""From a trained model to the files of an export: one folder, with the program itself beside what was printed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mgrade._files import replace
+from mgrade.deploy import chip as chips
+from mgrade.deploy.arduino import arduino_files
+from mgrade.deploy.c import print_c
+from mgrade.deploy.convert import from_model
+from mgrade.deploy.interpreter import Interpreter, quantise_input
+from mgrade.deploy.passes import optimise
+from mgrade.deploy.program import Program
+from mgrade.deploy.quantise import calibrate, quantise
+from mgrade.deploy.source import Source
+from mgrade.deploy.storage import load_program, save_program
+
+TARGETS = ("c", "arduino", "onnx", "wasm")
+PRECISIONS = ("float32", "int8")
+PROGRAM, DESCRIPTION = "program.safetensors", "export.json"
+FORMAT, VERSION = "mgrade-export", 1
+# How far a float export may be from the interpreter, relative to the largest output.
+TOLERANCE = 1e-5
+# Steps of the test vector that goes with C, and of a verification.
+TEST_STEPS, VERIFY_STEPS = 32, 200
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How a model becomes a program."""
+
+    precision: str = "float32"
+    activations: str = "int16"
+    state_bits: int = 32
+    snap: bool = False
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+
+
+def build(source: Source, choices: Choices, samples: Path | None = None) -> Program:
+    """The program of a trained model; int8 finds its ranges on `samples`, or on the task's training set."""
+    program = optimise(from_model(source.model.eval(), snap=choices.snap))
+    if choices.precision == "float32":
+        return program
+    ranges = calibrate(program, source.calibration(samples))
+    return quantise(program, ranges, precision=choices.activations, state_bits=choices.state_bits)
+
+
+def export(program: Program, name: str, to: str, folder: Path) -> dict[str, Any]:
+    """Writes the files of an export to `folder`; what there is to say about it."""
+    if to not in TARGETS:
+        raise ValueError(f"to must be one of {', '.join(TARGETS)}, got {to!r}")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder}: is not a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    files = _printed(program, name, to, folder)
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        replace(folder / path, text.encode())
+    save_program(program, folder / PROGRAM)
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": name,
+        "to": to,
+        "precision": program.precision,
+        "inputs": program.inputs,
+        "tokens": program.tokens,
+        "outputs": program.outputs,
+        "parameter_bytes": program.parameter_bytes,
+        "state_bytes": program.state_bytes,
+    }
+    replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+    return description
+
+
+def _printed(program: Program, name: str, to: str, folder: Path) -> dict[str, str]:
+    """Text files by path; other back ends write their own."""
+    if to == "c":
+        return print_c(program, name, _test_inputs(program, TEST_STEPS))
+    if to == "arduino":
+        return arduino_files(program, name)
+    if to == "onnx":
+        from mgrade.deploy.onnx import save_onnx
+
+        save_onnx(program, folder / f"{name}.onnx")
+    else:
+        from mgrade.deploy.wasm import save_wasm
+
+        save_wasm(program, folder, name)
+    return {}
+
+
+def _test_inputs(program: Program, steps: int) -> npt.NDArray[Any]:
+    """Inputs for a test vector: any will do, the same every time."""
+    source = np.random.default_rng(0)
+    if program.tokens:
+        return source.integers(0, program.inputs, steps)
+    x = source.standard_normal((steps, program.inputs)).astype(np.float32)
+    return quantise_input(program, x)
+
+
+def verify(folder: Path, chip: str, steps: int = VERIFY_STEPS) -> dict[str, Any]:
+    """Runs a C export on an emulated chip and compares every output with the interpreter."""
+    description, program = read_export(folder)
+    if description["to"] != "c":
+        raise ValueError(f"{folder}: only an export to c runs on a chip, this one is to {description['to']}")
+    if missing := chips.available(chip):
+        raise ValueError(missing)
+    x = _test_inputs(program, steps)
+    kind = "uint16" if program.tokens else program.precision
+    run = chips.run(folder, description["name"], x.astype(kind), chip=chip)
+    expected = Interpreter(program).run(x[None])[0]
+    off = float(np.abs(run.outputs - expected).max(initial=0))
+    largest = float(np.abs(expected).max(initial=0)) or 1.0
+    return {
+        "chip": chip,
+        "compiler": run.compiler,
+        "steps": steps,
+        "error": off / largest,
+        "equal": off == 0 if program.integer else off <= TOLERANCE * largest,
+        "flash_bytes": run.flash,
+        "ram_bytes": run.ram,
+        "state_bytes": run.state_bytes,
+        "stack_bytes": run.stack_bytes,
+        "instructions": run.instructions,
+        "instructions_least": run.instructions_min,
+    }
+
+
+def read_export(folder: Path) -> tuple[dict[str, Any], Program]:
+    """What `export` wrote: the description and the program."""
+    path = folder / DESCRIPTION
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}: is {folder} an export?") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise ValueError(f"{path}: format must be {FORMAT!r}")
+    if description.get("version") != VERSION:
+        raise ValueError(f"{path}: version must be {VERSION}, got {description.get('version')!r}")
+    return description, load_program(folder / PROGRAM)

@@ -1,0 +1,130 @@
+"""What an export is made from: a finished run or a saved model, and the data that its ranges are found on."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from mgrade.deploy.judge import Streamed
+from mgrade.deploy.program import Program
+from mgrade.nn import Model, ModelConfig, load
+from mgrade.tasks import Task
+from mgrade.tasks.task import Drawn, generator
+from mgrade.train import open_run
+from mgrade.train.evaluate import evaluate
+from mgrade.train.processes import Processes
+
+Array = npt.NDArray[Any]
+# Sequences that ranges are found on, and the most steps taken of each.
+SEQUENCES, STEPS = 64, 2000
+
+
+@dataclass(frozen=True)
+class Source:
+    """A trained model, and where it was trained, the task and the seed."""
+
+    name: str
+    """As C takes it."""
+    model: Model
+    task: Task | None = None
+    seed: int = 0
+
+    def calibration(self, path: Path | None = None) -> list[Array]:
+        """Sequences (streams, time, inputs) or (streams, time): from a CSV file, or of the task's training set."""
+        if path is not None:
+            return [read_samples(path, self.model.config)[None]]
+        if self.task is None:
+            raise ValueError("a saved model has no data of its own: give --calibrate FILE.csv, or the folder of a run")
+        reader = _Inputs(self.model.config)
+        self.task.judge(reader, *self._some("train", SEQUENCES))  # type: ignore[arg-type]
+        return [x[:, :STEPS] for x in reader.seen]
+
+    def judge(self, program: Program, examples: int | None = None) -> dict[str, float]:
+        """The task's figures on its test set (or the first examples of it), streamed through `program`."""
+        if self.task is None:
+            raise ValueError("a saved model has no test set of its own: give the folder of a run")
+        test = self.task.examples("test", self.seed, torch.device("cpu"))
+        chosen = tuple(tensor[:examples] for tensor in test)
+        streamed: Any = Streamed(program, self.model.config)
+        return evaluate(streamed, self.task, chosen, 256, Processes())
+
+    def _some(self, split: str, count: int) -> tuple[torch.Tensor, ...]:
+        if isinstance(self.task, Drawn):
+            return self.task.draw(split, count, generator(self.seed, "calibration"))
+        assert self.task is not None
+        batch = self.task.examples(split, self.seed, torch.device("cpu"))
+        chosen = torch.randperm(len(batch[0]), generator=generator(self.seed, "calibration"))[:count]
+        return tuple(tensor[chosen] for tensor in batch)
+
+
+class _Inputs:
+    """Stands in for a model and keeps what it is given; padding, which is zero, does no harm."""
+
+    training = False
+
+    def __init__(self, config: ModelConfig):
+        self.config, self.seen = config, list[Array]()
+
+    def __call__(self, x: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, None]:
+        self.seen.append(x.numpy())
+        shape = (*x.shape[:2], self.config.outputs) if self.config.readout == "every" else (len(x), self.config.outputs)
+        return torch.zeros(shape), None
+
+
+def open_source(folder: str | Path) -> Source:
+    """The run or the saved model in `folder`."""
+    folder = Path(folder)
+    if (folder / "recipe.json").is_file():
+        recipe, seed, model = open_run(folder)
+        return Source(as_name(recipe.experiment), model, recipe.task, seed)
+    if (folder / "config.json").is_file():
+        return Source(as_name(folder.absolute().name), load(folder))
+    raise ValueError(f"{folder}: is neither a finished run (recipe.json) nor a saved model (config.json)")
+
+
+def as_name(text: str) -> str:
+    """`text` as an identifier that C takes."""
+    name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    return name[:40] if re.match(r"(?!mg_|mgrade)[a-z]", name) else f"model_{name}"[:40].rstrip("_")
+
+
+def read_samples(path: Path, config: ModelConfig) -> Array:
+    """A CSV file of samples, one per line: (time, inputs), or token ids (time)."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(parse_samples(file, config.inputs, config.tokens, str(path)))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    if not rows:
+        raise ValueError(f"{path}: holds no sample")
+    return np.stack(rows)
+
+
+def parse_samples(lines: Any, inputs: int, tokens: bool, where: str) -> Iterator[Array]:
+    """One sample per line; a first line of names is passed over, empty lines as well."""
+    width = 1 if tokens else inputs
+    for number, row in enumerate(csv.reader(lines), 1):
+        if not row:
+            continue
+        try:
+            values = np.array([float(field) for field in row], np.float32)
+        except ValueError:
+            if number == 1:
+                continue
+            raise ValueError(f"{where}, line {number}: must be numbers, got {','.join(row)[:60]!r}") from None
+        if len(values) != width:
+            raise ValueError(f"{where}, line {number}: must have {width} values, got {len(values)}")
+        if not tokens:
+            yield values
+        elif values[0] != int(values[0]) or not 0 <= values[0] < inputs:
+            raise ValueError(f"{where}, line {number}: must be a token id from 0 to {inputs - 1}, got {row[0]}")
+        else:
+            yield np.array(values[0], np.int64)

@@ -1,0 +1,74 @@
+"""Streams samples through an export, as they come: CSV lines in, CSV lines out, or a WAV file."""
+
+from __future__ import annotations
+
+import wave
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mgrade.deploy.c import compile
+from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
+from mgrade.deploy.program import Program
+from mgrade.deploy.source import parse_samples
+
+Array = npt.NDArray[Any]
+
+
+class Stream(Protocol):
+    """What takes one sample after the other."""
+
+    def step(self, x: npt.ArrayLike) -> Array:
+        """One sample -> outputs."""
+
+
+class _Interpreted:
+    """The interpreter, for one stream: where there is no C compiler."""
+
+    def __init__(self, program: Program):
+        self._interpreter = Interpreter(program)
+
+    def step(self, x: npt.ArrayLike) -> Array:
+        """One sample -> outputs."""
+        return self._interpreter.step(np.asarray(x)[None])[0]
+
+
+def open_stream(program: Program) -> Stream:
+    """The program compiled for this machine; interpreted if that cannot be."""
+    try:
+        return compile(program)
+    except ValueError:  # no compiler here
+        return _Interpreted(program)
+
+
+def stream(program: Program, samples: Iterable[Array]) -> Iterator[Array]:
+    """Real outputs, one set per sample, as soon as it is there."""
+    running = open_stream(program)
+    for sample in samples:
+        yield dequantise_output(program, running.step(quantise_input(program, sample)))
+
+
+def csv_samples(program: Program, lines: Iterable[str], where: str) -> Iterator[Array]:
+    """Samples from the lines of a CSV file."""
+    return parse_samples(lines, program.inputs, program.tokens, where)
+
+
+def wav_samples(program: Program, path: Path) -> Iterator[Array]:
+    """Frames of as many samples as the program has inputs, from a 16-bit mono WAV file; an incomplete end is left."""
+    if program.tokens:
+        raise ValueError(f"{path}: the program reads token ids, not sound")
+    try:
+        with wave.open(str(path), "rb") as file:
+            bits, channels = 8 * file.getsampwidth(), file.getnchannels()
+            if (bits, channels) != (16, 1):
+                raise ValueError(f"{path}: must be 16-bit mono, got {bits}-bit with {channels} channels")
+            data = file.readframes(file.getnframes())
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"{path}: is not a WAV file: {error}") from None
+    sound = np.frombuffer(data, "<i2").astype(np.float32) / 32768
+    yield from sound[: len(sound) // program.inputs * program.inputs].reshape(-1, program.inputs)
