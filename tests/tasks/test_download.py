@@ -314,6 +314,15 @@ def test_folders_of_the_long_range_arena_go_where_tasks_read_them(tmp_path, wrap
     assert not SOURCES["lra"].missing(tmp_path)
 
 
+def test_the_spoken_digits_lie_where_the_task_reads_them(tmp_path):
+    members = [("README.md", b"x"), ("recordings/0_theo_0.wav", b"x"), ("utils/fsdd.py", b"x")]
+    data = tar(members, wrap="free-spoken-digit-dataset-1.0.10/")
+    with serving(a=data) as server:
+        fetch("fsdd", tmp_path, f"{server.address}/a", digest(data), pause=0)
+    assert (tmp_path / "fsdd" / "recordings" / "0_theo_0.wav").read_bytes() == b"x"
+    assert not SOURCES["fsdd"].missing(tmp_path)
+
+
 def test_what_is_in_the_way_is_left_alone(tmp_path):
     (tmp_path / "cifar-10-batches-bin").mkdir()
     with pytest.raises(ValueError, match=r"data_batch_1\.bin is not; move it away"):
@@ -324,7 +333,7 @@ def test_what_is_in_the_way_is_left_alone(tmp_path):
 
 def test_wrong_arguments_are_refused_by_name(tmp_path):
     for arguments, message in (
-        (("cifar",), "name must be one of cifar10, mnist, imdb, lra, speech_commands, shd, got 'cifar'"),
+        (("cifar",), "name must be one of cifar10, mnist, imdb, lra, speech_commands, shd, fsdd, got 'cifar'"),
         (("cifar10", tmp_path, "file:///etc/passwd"), "address must begin with http:// or https://"),
         (("cifar10", tmp_path, None, "abc"), "sha256 must be 64 hexadecimal digits, got 'abc'"),
         (("mnist", tmp_path, None, "a" * 64), "sha256 must be left out for mnist, which has 4 files"),

@@ -35,18 +35,18 @@ def export(
 ) -> None:
     """Export a trained model: C for a chip, an Arduino library, ONNX or WebAssembly."""
     from mgrade.cli.training import use_data
-    from mgrade.deploy import export as deploy
+    from mgrade.deploy import Choices, build, open_source, write_export
+    from mgrade.deploy import verify as run_on_chip
     from mgrade.deploy.c.printer import check_name
-    from mgrade.deploy.source import open_source
 
     use_data(data)
     opened = open_source(source)
     chosen = check_name(name or opened.name)
-    choices = deploy.Choices(precision, activations, state_bits, snap)
-    program = deploy.build(opened, choices, calibrate)
-    facts: dict[str, Any] = deploy.export(program, chosen, to, out)
+    choices = Choices(precision, activations, state_bits, snap)
+    program = build(opened, choices, calibrate)
+    facts: dict[str, Any] = write_export(program, chosen, to, out)
     if verify is not None:
-        facts["verify"] = deploy.verify(out, verify)
+        facts["verify"] = run_on_chip(out, verify)
     if judge:
         facts["test"] = opened.judge(program)
     if as_json:

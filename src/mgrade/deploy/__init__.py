@@ -8,7 +8,7 @@
 
 from mgrade.deploy.c import Compiled, compile, print_c
 from mgrade.deploy.convert import from_model
-from mgrade.deploy.export import Choices, build, export, read_export, verify
+from mgrade.deploy.export import Choices, build, read_export, verify, write_export
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.passes import narrow, optimise, prune, trim
 from mgrade.deploy.program import Op, Program, StatePart
@@ -29,7 +29,6 @@ __all__ = [
     "calibrate",
     "compile",
     "dequantise_output",
-    "export",
     "from_model",
     "load_program",
     "narrow",
@@ -44,4 +43,5 @@ __all__ = [
     "save_program",
     "trim",
     "verify",
+    "write_export",
 ]

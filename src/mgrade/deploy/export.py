@@ -55,7 +55,7 @@ def build(source: Source, choices: Choices, samples: Path | None = None) -> Prog
     return quantise(program, ranges, precision=choices.activations, state_bits=choices.state_bits)
 
 
-def export(program: Program, name: str, to: str, folder: Path) -> dict[str, Any]:
+def write_export(program: Program, name: str, to: str, folder: Path) -> dict[str, Any]:
     """Writes the files of an export to `folder`; what there is to say about it."""
     if to not in TARGETS:
         raise ValueError(f"to must be one of {', '.join(TARGETS)}, got {to!r}")
@@ -138,7 +138,7 @@ def verify(folder: Path, chip: str, steps: int = VERIFY_STEPS) -> dict[str, Any]
 
 
 def read_export(folder: Path) -> tuple[dict[str, Any], Program]:
-    """What `export` wrote: the description and the program."""
+    """What `write_export` wrote: the description and the program."""
     path = folder / DESCRIPTION
     try:
         description = json.loads(path.read_text(encoding="utf-8"))

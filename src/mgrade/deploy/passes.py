@@ -52,13 +52,14 @@ def _as_taps(op: Op, weight: npt.NDArray[Any], lag: npt.NDArray[Any], used: npt.
 
 
 def narrow(program: Program) -> Program:
-    """Lets a convolution of the encoded input delay the input itself, where that is narrower.
+    """Lets a convolution of the encoded input delay the input itself, where that is narrower and not much slower.
 
     An integer program stays as it is: there the encoded input is rounded, and its delays would no longer be equal.
     """
     if program.integer:
         return program
     ops = list(program.ops)
+    affordable = NARROW_COST * sum(op.arrays["weight"].size for op in ops if "weight" in op.arrays)
     for index, op in enumerate(ops):
         if op.kind not in ("taps", "filter") or op.args[0] == 0:
             continue
