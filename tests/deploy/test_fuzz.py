@@ -1,5 +1,6 @@
 """Whatever is in a file: it is refused with one line, or it is a program, and then that runs."""
 
+import copy
 import json
 import math
 
@@ -108,7 +109,7 @@ def alter(draw, tree):
     owner, key = parent(tree, path), path[-1]
     action = draw(st.sampled_from(["replace", "replace", "number", "remove", "swap", "double"]))
     if action == "replace":
-        owner[key] = draw(st.sampled_from(VALUES))
+        owner[key] = copy.deepcopy(draw(st.sampled_from(VALUES)))
     elif action == "number" and isinstance(owner[key], (int, float)):
         owner[key] = owner[key] + draw(st.integers(-40, 40))
     elif action == "remove":
@@ -117,7 +118,7 @@ def alter(draw, tree):
         other = draw(st.sampled_from(list(owner) if isinstance(owner, dict) else range(len(owner))))
         owner[key], owner[other] = owner[other], owner[key]
     elif action == "double" and isinstance(owner, list):
-        owner.insert(key, json.loads(json.dumps(owner[key])))
+        owner.insert(key, copy.deepcopy(owner[key]))
 
 
 @every_file

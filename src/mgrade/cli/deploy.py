@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, NoReturn, Optional
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -35,32 +37,43 @@ def export(
 ) -> None:
     """Export a trained model: C for a chip, an Arduino library, ONNX or WebAssembly."""
     from mgrade.cli.training import use_data
-    from mgrade.deploy import Choices, build, open_source, write_export
+    from mgrade.deploy import Choices, build, check_target, open_source, write_export
     from mgrade.deploy import verify as run_on_chip
     from mgrade.deploy.c.printer import check_name
+    from mgrade.deploy.chip import ChipError
 
     use_data(data)
+    check_target(to, verify)
+    choices = Choices(precision, activations, state_bits, snap)
     opened = open_source(source)
     chosen = check_name(name or opened.name)
-    choices = Choices(precision, activations, state_bits, snap)
     program = build(opened, choices, calibrate)
+    figures = opened.judge(program) if judge else None
     facts: dict[str, Any] = write_export(program, chosen, to, out)
     if verify is not None:
-        facts["verify"] = run_on_chip(out, verify)
-    if judge:
-        facts["test"] = opened.judge(program)
+        try:
+            facts["verify"] = run_on_chip(out, verify)
+        except ChipError as error:
+            _fail(str(error))
+    if figures is not None:
+        facts["test"] = figures
     if as_json:
         print(json.dumps(facts, indent=1))
     else:
         _show(facts, out)
     if verify is not None and not facts["verify"]["equal"]:
-        print(f"mgrade: {verify} and the interpreter differ by {facts['verify']['error']:.2g}", file=sys.stderr)
-        raise SystemExit(1)
+        _fail(f"{verify} and the interpreter differ by {facts['verify']['error']:.2g}")
+
+
+def _fail(message: str) -> NoReturn:
+    """What was written is whole, but does not do what it should."""
+    print("mgrade:", message, file=sys.stderr)
+    raise SystemExit(1)
 
 
 def _show(facts: dict[str, Any], out: Path) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row("written to", str(out))
+    table.add_row("written to", escape(str(out)))
     table.add_row("activations", facts["precision"])
     table.add_row("weights", f"{facts['parameter_bytes']:,} bytes")
     table.add_row("state of a stream", f"{facts['state_bytes']:,} bytes")
@@ -71,7 +84,7 @@ def _show(facts: dict[str, Any], out: Path) -> None:
         table.add_row("flash", f"{found['flash_bytes']:,} bytes")
         table.add_row("RAM", f"{found['ram_bytes']:,} bytes, {found['stack_bytes']:,} of them stack")
         table.add_row("instructions a step", f"{found['instructions']:,}")
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def stream(
@@ -87,5 +100,8 @@ def stream(
 
     _, program = read_export(source)
     samples = wav_samples(program, wav) if wav else csv_samples(program, sys.stdin, "standard input")
-    for outputs in stream(program, samples):
-        print(",".join(f"{value:.6g}" for value in outputs), flush=True)
+    try:
+        for outputs in stream(program, samples):
+            print(",".join(f"{value:.6g}" for value in outputs), flush=True)
+    except BrokenPipeError:  # whoever reads has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

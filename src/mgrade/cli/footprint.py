@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -37,10 +38,18 @@ def footprint(
     others: Annotated[bool, typer.Option("--published", help="Also the published models of the task.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Parameters and buffer by the paper's formulas, component by component, and the chips a model fits."""
+    """Parameters and buffer by the paper's formulas (of an export: exactly), by component, and the chips that fit."""
+    from mgrade.deploy.footprint import measure_program, open_program
     from mgrade.footprint import CHIPS, find_chip, find_subject, measure, published
 
     chips = CHIPS if target is None else (find_chip(target),)
+    if program := open_program(subject):
+        if precision != Precision.float32 or others:
+            raise ValueError(
+                f"{subject}: an export has its own precision, and no published models: leave the option out"
+            )
+        _show_program(subject, measure_program(program, chips), chips, as_json)
+        return
     found = find_subject(subject)
     measured = measure(found.config, precision.value)
     beside = [row.to_dict() for row in published(found.experiment or "")]
@@ -52,7 +61,7 @@ def footprint(
     console.print()
     console.print(_components(measured))
     console.print()
-    console.print(_chips(measured, chips))
+    console.print(_chips(chips, measured.fits, lambda chip: measured.fits(chip, instantiated=True)))
     if others:
         console.print()
         console.print(_published(beside) if beside else "the paper has no published models of this task")
@@ -166,13 +175,33 @@ def _components(measured: Footprint) -> Table:
     return table
 
 
-def _chips(measured: Footprint, chips: tuple[Chip, ...]) -> Table:
-    table = _table("chip", "core", "RAM", "flash", "fits", "instantiated", left=2)
+def _show_program(name: str, figures: dict[str, Any], chips: tuple[Chip, ...], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"name": name, **figures}, indent=1))
+        return
+    table = _table("operation", "times", "parameters", "bytes", "buffer", "bytes")
+    every = {"operations": 0, "parameters": figures["parameters"], "buffer": figures["buffer"]}
+    for kind, part in {**figures["components"], "all": every}.items():
+        sizes = [part[what][unit] for what in ("parameters", "buffer") for unit in ("count", "bytes")]
+        table.add_row(kind, *(f"{value:,}" if value else "" for value in (part["operations"], *sizes)))
+    console = _console()
+    console.print(f"{name}: a program with {figures['precision']} activations", highlight=False, markup=False)
+    console.print()
+    console.print(table)
+    console.print()
+    console.print(_chips(chips, lambda chip: figures["fits"][chip.name]))
+
+
+def _chips(
+    chips: tuple[Chip, ...], fits: Callable[[Chip], bool], instantiated: Callable[[Chip], bool] | None = None
+) -> Table:
+    verdicts = {"fits": fits, **({"instantiated": instantiated} if instantiated else {})}
+    table = _table("chip", "core", "RAM", "flash", *verdicts, left=2)
     table.add_column("note", no_wrap=True)
     for chip in chips:
-        verdicts = ["yes" if measured.fits(chip, written) else "no" for written in (False, True)]
         flash = _size(chip.flash) if chip.flash else "-"
-        table.add_row(chip.name, chip.core, _size(chip.ram), flash, *verdicts, chip.note)
+        words = ["yes" if verdict(chip) else "no" for verdict in verdicts.values()]
+        table.add_row(chip.name, chip.core, _size(chip.ram), flash, *words, chip.note)
     return table
 
 

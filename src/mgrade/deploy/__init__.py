@@ -8,7 +8,8 @@
 
 from mgrade.deploy.c import Compiled, compile, print_c
 from mgrade.deploy.convert import from_model
-from mgrade.deploy.export import Choices, build, read_export, verify, write_export
+from mgrade.deploy.export import Choices, build, check_target, read_export, verify, write_export
+from mgrade.deploy.footprint import measure_program, open_program
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.passes import narrow, optimise, prune, trim
 from mgrade.deploy.program import Op, Program, StatePart
@@ -27,11 +28,14 @@ __all__ = [
     "StatePart",
     "build",
     "calibrate",
+    "check_target",
     "compile",
     "dequantise_output",
     "from_model",
     "load_program",
+    "measure_program",
     "narrow",
+    "open_program",
     "open_source",
     "optimise",
     "parse_program",

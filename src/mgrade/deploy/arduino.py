@@ -22,13 +22,15 @@ void loop() {{
   static {name}_input input[{upper}_INPUTS];  // read your sensor into this
   static {name}_output output[{upper}_OUTPUTS];
   {name}_step(&state, input, output);
-  int best = 0;
+{show}}}
+"""
+LARGEST = """  int best = 0;
   for (int i = 1; i < {upper}_OUTPUTS; i++) {{
     if (output[i] > output[best]) best = i;
   }}
   Serial.println(best);
-}}
 """
+ONLY = "  Serial.println({real});\n"
 
 
 def arduino_files(program: Program, name: str) -> dict[str, str]:
@@ -56,10 +58,15 @@ def arduino_files(program: Program, name: str) -> dict[str, str]:
         "platforms": "*",
         "headers": f"{name}.h",
     }
+    upper = name.upper()
+    real = f"(float)output[0] / (1L << {upper}_OUTPUT_BITS)" if program.integer else "output[0]"
+    show = LARGEST.format(upper=upper) if program.outputs > 1 else ONLY.format(real=real)
     what = "a token id a step" if program.tokens else f"{program.inputs} numbers a step"
+    if program.integer and not program.tokens:
+        what += f", each as round(number * 2^{upper}_INPUT_BITS)"
     return {
         **{f"src/{path}": text for path, text in print_c(program, name).items()},
         "library.properties": "".join(f"{key}={value}\n" for key, value in properties.items()),
         "library.json": json.dumps(manifest, indent=2) + "\n",
-        f"examples/{name}/{name}.ino": SKETCH.format(name=name, upper=name.upper(), what=what),
+        f"examples/{name}/{name}.ino": SKETCH.format(name=name, upper=upper, what=what, show=show),
     }

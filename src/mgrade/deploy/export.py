@@ -12,13 +12,16 @@ import numpy.typing as npt
 
 from mgrade._files import replace
 from mgrade.deploy import chip as chips
+from mgrade.deploy import wasm
 from mgrade.deploy.arduino import arduino_files
 from mgrade.deploy.c import print_c
+from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.convert import from_model
 from mgrade.deploy.interpreter import Interpreter, quantise_input
+from mgrade.deploy.onnx import to_onnx
 from mgrade.deploy.passes import optimise
-from mgrade.deploy.program import Program
-from mgrade.deploy.quantise import calibrate, quantise
+from mgrade.deploy.program import BITS, Program
+from mgrade.deploy.quantise import STATES, calibrate, quantise
 from mgrade.deploy.source import Source
 from mgrade.deploy.storage import load_program, save_program
 
@@ -44,10 +47,18 @@ class Choices:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        if self.activations not in BITS:
+            raise ValueError(f"activations must be one of {', '.join(BITS)}, got {self.activations!r}")
+        if self.state_bits not in STATES:
+            raise ValueError(f"state_bits must be 16 or 32, got {self.state_bits!r}")
+        if self.precision == "float32" and (self.activations, self.state_bits) != ("int16", 32):
+            raise ValueError("activations and state_bits go with precision int8, got precision float32")
 
 
 def build(source: Source, choices: Choices, samples: Path | None = None) -> Program:
     """The program of a trained model; int8 finds its ranges on `samples`, or on the task's training set."""
+    if samples is not None and choices.precision == "float32":
+        raise ValueError("samples to find ranges on go with precision int8, got precision float32")
     program = optimise(from_model(source.model.eval(), snap=choices.snap))
     if choices.precision == "float32":
         return program
@@ -55,18 +66,26 @@ def build(source: Source, choices: Choices, samples: Path | None = None) -> Prog
     return quantise(program, ranges, precision=choices.activations, state_bits=choices.state_bits)
 
 
-def write_export(program: Program, name: str, to: str, folder: Path) -> dict[str, Any]:
-    """Writes the files of an export to `folder`; what there is to say about it."""
+def check_target(to: str, chip: str | None = None) -> None:
+    """Refuses a target that is unknown or cannot be made here, and a chip that cannot run it: before long work."""
     if to not in TARGETS:
         raise ValueError(f"to must be one of {', '.join(TARGETS)}, got {to!r}")
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder}: is not a folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    files = _printed(program, name, to, folder)
-    for path, text in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        replace(folder / path, text.encode())
-    save_program(program, folder / PROGRAM)
+    if to == "wasm" and (missing := wasm.available()):
+        raise ValueError(missing)
+    if chip is None:
+        return
+    if to != "c":
+        raise ValueError(f"only an export to c runs on a chip, this one is to {to}")
+    if missing := chips.available(chip):
+        raise ValueError(missing)
+
+
+def write_export(program: Program, name: str, to: str, folder: Path) -> dict[str, Any]:
+    """Writes the files of an export to `folder`; what there is to say about it."""
+    check_target(to)
+    files = _printed(program, check_name(name), to)
+    if DESCRIPTION in files:
+        raise ValueError(f"name must not be {name!r}: {DESCRIPTION} is a file of its own")
     description = {
         "format": FORMAT,
         "version": VERSION,
@@ -79,25 +98,37 @@ def write_export(program: Program, name: str, to: str, folder: Path) -> dict[str
         "parameter_bytes": program.parameter_bytes,
         "state_bytes": program.state_bytes,
     }
-    replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+    _check_folder(folder, [*files, PROGRAM])
+    try:
+        for path, content in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            replace(folder / path, content)
+        save_program(program, folder / PROGRAM)
+        replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+    except OSError as error:
+        raise ValueError(f"{folder}: cannot be written: {error.strerror}") from None
     return description
 
 
-def _printed(program: Program, name: str, to: str, folder: Path) -> dict[str, str]:
-    """Text files by path; other back ends write their own."""
-    if to == "c":
-        return print_c(program, name, _test_inputs(program, TEST_STEPS))
-    if to == "arduino":
-        return arduino_files(program, name)
+def _check_folder(folder: Path, files: list[str]) -> None:
+    """Refuses to write over files that are not an export's."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder}: is not a folder")
+    there = [path for path in files if (folder / path).exists()]
+    if there and not (folder / DESCRIPTION).is_file():
+        raise ValueError(f"{folder}: has a {there[0]} already and is no export: choose another folder")
+
+
+def _printed(program: Program, name: str, to: str) -> dict[str, bytes]:
+    """What a back end makes, by path."""
     if to == "onnx":
-        from mgrade.deploy.onnx import save_onnx
-
-        save_onnx(program, folder / f"{name}.onnx")
-    else:
-        from mgrade.deploy.wasm import save_wasm
-
-        save_wasm(program, folder, name)
-    return {}
+        return {f"{name}.onnx": to_onnx(program).SerializeToString()}
+    if to == "wasm":
+        return wasm.wasm_files(program, name)
+    texts = (
+        arduino_files(program, name) if to == "arduino" else print_c(program, name, _test_inputs(program, TEST_STEPS))
+    )
+    return {path: text.encode() for path, text in texts.items()}
 
 
 def _test_inputs(program: Program, steps: int) -> npt.NDArray[Any]:
@@ -112,10 +143,7 @@ def _test_inputs(program: Program, steps: int) -> npt.NDArray[Any]:
 def verify(folder: Path, chip: str, steps: int = VERIFY_STEPS) -> dict[str, Any]:
     """Runs a C export on an emulated chip and compares every output with the interpreter."""
     description, program = read_export(folder)
-    if description["to"] != "c":
-        raise ValueError(f"{folder}: only an export to c runs on a chip, this one is to {description['to']}")
-    if missing := chips.available(chip):
-        raise ValueError(missing)
+    check_target(description["to"], chip)
     x = _test_inputs(program, steps)
     kind = "uint16" if program.tokens else program.precision
     run = chips.run(folder, description["name"], x.astype(kind), chip=chip)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.judge import Streamed
 from mgrade.deploy.program import Program
 from mgrade.nn import Model, ModelConfig, load
@@ -91,15 +92,18 @@ def open_source(folder: str | Path) -> Source:
 
 
 def as_name(text: str) -> str:
-    """`text` as an identifier that C takes."""
+    """`text` as a name that `check_name` takes."""
     name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
-    return name[:40] if re.match(r"(?!mg_|mgrade)[a-z]", name) else f"model_{name}"[:40].rstrip("_")
+    for candidate in (name[:40], f"model_{name}"[:40].rstrip("_")):
+        with contextlib.suppress(ValueError):
+            return check_name(candidate)
+    raise AssertionError(f"no name for {text!r}")
 
 
 def read_samples(path: Path, config: ModelConfig) -> Array:
     """A CSV file of samples, one per line: (time, inputs), or token ids (time)."""
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with open(path, encoding="utf-8") as file:
             rows = list(parse_samples(file, config.inputs, config.tokens, str(path)))
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
@@ -108,23 +112,40 @@ def read_samples(path: Path, config: ModelConfig) -> Array:
     return np.stack(rows)
 
 
-def parse_samples(lines: Any, inputs: int, tokens: bool, where: str) -> Iterator[Array]:
-    """One sample per line; a first line of names is passed over, empty lines as well."""
-    width = 1 if tokens else inputs
-    for number, row in enumerate(csv.reader(lines), 1):
-        if not row:
-            continue
-        try:
-            values = np.array([float(field) for field in row], np.float32)
-        except ValueError:
-            if number == 1:
+def parse_samples(lines: Iterable[str], inputs: int, tokens: bool, where: str) -> Iterator[Array]:
+    """One sample per line, as they come; a first line of names is passed over, empty lines as well."""
+    first = True
+    try:
+        for number, line in enumerate(lines, 1):
+            fields = [field.strip().strip('"') for field in line.lstrip("\ufeff").split(",")]
+            if fields == [""]:
                 continue
-            raise ValueError(f"{where}, line {number}: must be numbers, got {','.join(row)[:60]!r}") from None
-        if len(values) != width:
-            raise ValueError(f"{where}, line {number}: must have {width} values, got {len(values)}")
-        if not tokens:
-            yield values
-        elif values[0] != int(values[0]) or not 0 <= values[0] < inputs:
-            raise ValueError(f"{where}, line {number}: must be a token id from 0 to {inputs - 1}, got {row[0]}")
-        else:
-            yield np.array(values[0], np.int64)
+            if not (first and all(_number(field) is None for field in fields)):
+                yield _sample(fields, inputs, tokens, f"{where}, line {number}")
+            first = False
+    except UnicodeDecodeError:
+        raise ValueError(f"{where}: must be UTF-8 text") from None
+
+
+def _sample(fields: list[str], inputs: int, tokens: bool, where: str) -> Array:
+    width = 1 if tokens else inputs
+    values = [_number(field) for field in fields]
+    real = np.array([np.nan if value is None else value for value in values], np.float64)
+    with np.errstate(over="ignore"):
+        narrow = real.astype(np.float32)
+    if not np.isfinite(narrow).all():
+        raise ValueError(f"{where}: must be finite numbers, got {','.join(fields)[:60]!r}")
+    if len(values) != width:
+        raise ValueError(f"{where}: must have {width} values, got {len(values)}")
+    if not tokens:
+        return narrow
+    if real[0] != np.floor(real[0]) or not 0 <= real[0] < inputs:
+        raise ValueError(f"{where}: must be a token id from 0 to {inputs - 1}, got {fields[0]}")
+    return np.array(real[0], np.int64)
+
+
+def _number(field: str) -> float | None:
+    try:
+        return float(field)
+    except ValueError:
+        return None

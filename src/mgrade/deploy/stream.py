@@ -40,7 +40,7 @@ def open_stream(program: Program) -> Stream:
     """The program compiled for this machine; interpreted if that cannot be."""
     try:
         return compile(program)
-    except ValueError:  # no compiler here
+    except (ValueError, RuntimeError, OSError):  # no compiler here, or none that makes libraries for this machine
         return _Interpreted(program)
 
 
@@ -58,6 +58,10 @@ def csv_samples(program: Program, lines: Iterable[str], where: str) -> Iterator[
 
 def wav_samples(program: Program, path: Path) -> Iterator[Array]:
     """Frames of as many samples as the program has inputs, from a 16-bit mono WAV file; an incomplete end is left."""
+    return iter(_frames(program, path))
+
+
+def _frames(program: Program, path: Path) -> Array:
     if program.tokens:
         raise ValueError(f"{path}: the program reads token ids, not sound")
     try:
@@ -70,5 +74,5 @@ def wav_samples(program: Program, path: Path) -> Iterator[Array]:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     except (wave.Error, EOFError) as error:
         raise ValueError(f"{path}: is not a WAV file: {error}") from None
-    sound = np.frombuffer(data, "<i2").astype(np.float32) / 32768
-    yield from sound[: len(sound) // program.inputs * program.inputs].reshape(-1, program.inputs)
+    sound = np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / 32768
+    return sound[: len(sound) // program.inputs * program.inputs].reshape(-1, program.inputs)

@@ -25,8 +25,11 @@ def find_subject(name: str) -> Subject:
             if (folder / "config.json").is_file():
                 return Subject(name, load(folder).config, None)
         if path.is_file():
-            raise ValueError(f"{name}: exports cannot be measured yet: give the recipe or checkpoint it was made from")
+            raise ValueError(f"{name}: is a file, and no recipe (.toml)")
         if path.is_dir() and name not in shipped():
-            raise ValueError(f"{name}: is neither a saved model (config.json) nor a finished run (model/config.json)")
+            raise ValueError(
+                f"{name}: is neither a saved model (config.json), a finished run (model/config.json) nor an export"
+                " (export.json)"
+            )
     recipe = load_recipe(name)
     return Subject(name, recipe.model, recipe.experiment)

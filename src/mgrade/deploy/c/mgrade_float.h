@@ -16,13 +16,16 @@
 #define MG_HOT
 #endif
 
-/* Outputs that are summed side by side in registers: as many as the machine has room for. */
-#if defined(__AVX512F__)
+/* Values that one instruction takes at once, and outputs that are summed side by side in registers. */
+#if defined(__GNUC__) && defined(__AVX512F__)
+#define MG_LANES 16
 #define MG_BLOCK 64
-#elif defined(__x86_64__) || defined(__aarch64__) || defined(__wasm_simd128__)
+#elif defined(__GNUC__) && defined(__AVX__)
+#define MG_LANES 8
+#define MG_BLOCK 64
+#elif defined(__GNUC__) && (defined(__SSE2__) || defined(__aarch64__) || defined(__wasm_simd128__))
+#define MG_LANES 4
 #define MG_BLOCK 32
-#else
-#define MG_BLOCK 16
 #endif
 #define MG_SMALL_BLOCK 4
 
@@ -83,17 +86,33 @@ MG_HOT static void mg_scale(float *y, const float *x, const float *weight, int n
     for (int i = 0; i < n; i++) y[i] = x[i] * weight[i];
 }
 
+/* sum_i (x[i] - mean)^power, power 1 or 2, in MG_PARTS sums side by side. */
+#define MG_PARTS 8
+MG_UNUSED static inline float mg_moment(const float *x, float mean, int square, int n) {
+    const int whole = n - n % MG_PARTS;
+    float part[MG_PARTS] = {0}, sum = 0.0f;
+    for (int i = 0; i < whole; i += MG_PARTS)
+        for (int j = 0; j < MG_PARTS; j++) part[j] += (x[i + j] - mean) * (square ? x[i + j] - mean : 1.0f);
+    for (int i = whole; i < n; i++) sum += (x[i] - mean) * (square ? x[i] - mean : 1.0f);
+    for (int j = 0; j < MG_PARTS; j++) sum += part[j];
+    return sum;
+}
+
 MG_HOT static void mg_norm(float *y, const float *x, const float *scale, const float *shift, float eps, int n) {
     const float share = 1.0f / (float)n;
-    float sum = 0.0f, power = 0.0f;
-    for (int i = 0; i < n; i++) sum += x[i];
-    const float mean = sum * share;
-    for (int i = 0; i < n; i++) power += (x[i] - mean) * (x[i] - mean);
-    const float root = mg_reciprocal_root(power * share + eps);
+    const float mean = mg_moment(x, 0.0f, 0, n) * share;
+    const float root = mg_reciprocal_root(mg_moment(x, mean, 1, n) * share + eps);
     for (int i = 0; i < n; i++) y[i] = (x[i] - mean) * root * scale[i] + shift[i];
 }
 
 /* Linear maps ----------------------------------------------------------------------------------------------------- */
+
+#if defined(MG_LANES)
+/* MG_LANES values, wherever they lie. */
+typedef float mg_lanes __attribute__((vector_size(MG_LANES * 4), aligned(4), may_alias));
+#define MG_VECTORS (MG_BLOCK / MG_LANES)
+#define MG_AT(pointer, v) (((const mg_lanes *)(const void *)(pointer))[v])
+#endif
 
 /* y[j] = bias[j] + sum_i x[i] weight[i][j] for `width` outputs side by side: the hot loop. */
 #define MG_PRODUCT_BLOCK(width)                                            \
@@ -109,7 +128,17 @@ MG_HOT static void mg_norm(float *y, const float *x, const float *scale, const f
 MG_HOT static void mg_linear(float *restrict y, const float *restrict x, const float *restrict weight,
                              const float *restrict bias, int inputs, int outputs) {
     int done = 0;
-    MG_PRODUCT_BLOCK(MG_BLOCK)
+#if defined(MG_LANES)
+    for (; done + MG_BLOCK <= outputs; done += MG_BLOCK) {
+        mg_lanes sum[MG_VECTORS];
+        const float *row = weight + done;
+        for (int v = 0; v < MG_VECTORS; v++) sum[v] = MG_AT(bias + done, v);
+        for (int i = 0; i < inputs; i++, row += outputs)
+            for (int v = 0; v < MG_VECTORS; v++) sum[v] += x[i] * MG_AT(row, v);
+        memcpy(y + done, sum, sizeof sum);
+    }
+#endif
+    MG_PRODUCT_BLOCK(16)
     MG_PRODUCT_BLOCK(MG_SMALL_BLOCK)
     MG_PRODUCT_BLOCK(1)
 }
@@ -133,7 +162,8 @@ MG_HOT static void mg_push(float *line, uint16_t *at, const float *x, int rows, 
 
 #define MG_FILTER_BLOCK(width)                                                     \
     for (; done + (width) <= n; done += (width)) {                                 \
-        float sum[width] = {0};                                                    \
+        float sum[width];                                                          \
+        for (int j = 0; j < (width); j++) sum[j] = 0.0f;                           \
         for (int k = 0; k < taps; k++) {                                           \
             const float *row = line + mg_before(at, lag[k], rows) * n + done;      \
             const float *w = weight + k * n + done;                                \
@@ -146,7 +176,18 @@ MG_HOT static void mg_push(float *line, uint16_t *at, const float *x, int rows, 
 MG_HOT static void mg_filter(float *restrict y, const float *restrict line, int at, const float *restrict weight,
                              const uint16_t *restrict lag, int rows, int taps, int n) {
     int done = 0;
-    MG_FILTER_BLOCK(MG_BLOCK)
+#if defined(MG_LANES)
+    for (; done + MG_BLOCK <= n; done += MG_BLOCK) {
+        mg_lanes sum[MG_VECTORS];
+        memset(sum, 0, sizeof sum);
+        for (int k = 0; k < taps; k++) {
+            const float *row = line + mg_before(at, lag[k], rows) * n + done, *w = weight + k * n + done;
+            for (int v = 0; v < MG_VECTORS; v++) sum[v] += MG_AT(w, v) * MG_AT(row, v);
+        }
+        memcpy(y + done, sum, sizeof sum);
+    }
+#endif
+    MG_FILTER_BLOCK(16)
     MG_FILTER_BLOCK(MG_SMALL_BLOCK)
     MG_FILTER_BLOCK(1)
 }

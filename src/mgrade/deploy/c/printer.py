@@ -68,8 +68,12 @@ INTEGER = {
 }
 
 
-# Names whose header or source would stand in the place of another.
-TAKEN = ("main", "stdint", "stdio", "string")
+# Names whose header or source would stand in the place of another: a library's folder comes before those of C.
+TAKEN = (
+    *("arduino", "arm_acle", "arm_mve", "main", "assert", "complex", "ctype", "errno", "fenv", "float", "inttypes"),
+    *("iso646", "limits", "locale", "math", "setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio"),
+    *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
+)
 # Of a float program's outputs, as a share of the largest (or of 1): compilers and machines may sum in other orders.
 TOLERANCE = 1e-4
 
@@ -81,7 +85,7 @@ def check_name(name: str) -> str:
             f"name must be small letters, digits and _, begin with a letter and not with mg_, got {name!r}"
         )
     if name in TAKEN:
-        raise ValueError(f"name must not be one of {', '.join(TAKEN)}, which are files of their own, got {name!r}")
+        raise ValueError(f"name must not be that of a header of C, nor main, got {name!r}")
     return name
 
 

@@ -9,7 +9,7 @@ vowels.json, which says what it takes and gives; and a package.json, so that the
 WebAssembly's SIMD: every browser since early 2023 does.
 """
 
-from mgrade.deploy.wasm.build import available, save_wasm, to_wasm
+from mgrade.deploy.wasm.build import available, save_wasm, to_wasm, wasm_files
 from mgrade.deploy.wasm.module import code_bytes, metadata
 
-__all__ = ["available", "code_bytes", "metadata", "save_wasm", "to_wasm"]
+__all__ = ["available", "code_bytes", "metadata", "save_wasm", "to_wasm", "wasm_files"]

@@ -56,22 +56,27 @@ def to_wasm(program: Program, name: str = "model") -> bytes:
 
 def save_wasm(program: Program, folder: str | Path, name: str = "model") -> None:
     """Writes the module, the script that runs it and its description into a folder, each all or nothing."""
-    if name == "package":
-        raise ValueError("name must not be 'package': package.json is a file of its own")
-    folder, module = Path(folder), to_wasm(program, name)
+    folder, files = Path(folder), wasm_files(program, name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"{folder}: no folder can be made there: {error.strerror}") from None
+    for file, content in files.items():
+        replace(folder / file, content)
+
+
+def wasm_files(program: Program, name: str = "model") -> dict[str, bytes]:
+    """What `save_wasm` writes, by name."""
+    if name == "package":
+        raise ValueError("name must not be 'package': package.json is a file of its own")
+    module = to_wasm(program, name)
     package = {"name": name.replace("_", "-"), "version": mgrade.__version__, "type": "module", "main": "model.js"}
-    files = {
+    return {
         f"{name}.wasm": module,
         f"{name}.json": _text(_metadata(program, name)),
         "package.json": _text({**package, "files": ["model.js", f"{name}.wasm", f"{name}.json"]}),
         "model.js": (HERE / "model.js").read_bytes(),
     }
-    for file, content in files.items():
-        replace(folder / file, content)
 
 
 def _tool(package: str) -> str | None:

@@ -1,0 +1,93 @@
+"""The exact bytes of a Program: its arrays, what a stream keeps, and the chips that have room for both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mgrade.deploy.export import DESCRIPTION, read_export
+from mgrade.deploy.program import Program
+from mgrade.deploy.storage import load_program
+from mgrade.footprint import CHIPS, Chip
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An array of an operation, or a part of its state."""
+
+    operation: int
+    kind: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def count(self) -> int:
+        """Elements."""
+        return int(np.prod(self.shape))
+
+    @property
+    def bytes(self) -> int:
+        """All of them together."""
+        return self.count * np.dtype(self.dtype).itemsize
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {**vars(self), "count": self.count, "bytes": self.bytes}
+
+
+def open_program(subject: str) -> Program | None:
+    """The program of an export's folder or of a program's file; None if `subject` is neither."""
+    path = Path(subject)
+    if (path / DESCRIPTION).is_file():
+        return read_export(path)[1]
+    return load_program(path) if path.is_file() and path.suffix != ".toml" else None
+
+
+def arrays(program: Program) -> list[Piece]:
+    """Every array: what goes into flash."""
+    return [
+        Piece(index, op.kind, name, array.shape, str(array.dtype))
+        for index, op in enumerate(program.ops)
+        for name, array in op.arrays.items()
+    ]
+
+
+def states(program: Program) -> list[Piece]:
+    """Every part of the state: what goes into RAM, once per stream."""
+    return [Piece(index, op.kind, *part) for index, op in enumerate(program.ops) for part in program.state(index)]
+
+
+def measure_program(program: Program, chips: Iterable[Chip] = CHIPS) -> dict[str, Any]:
+    """The same figures as of a model, by kind of operation, and every array and state; as JSON holds them."""
+    chips = list(chips)
+    stored, kept = arrays(program), states(program)
+    parameters, buffer = _total(stored), _total(kept)
+    kinds = dict.fromkeys(op.kind for op in program.ops)
+    return {
+        "precision": program.precision,
+        "parameters": parameters,
+        "buffer": buffer,
+        "components": {
+            kind: {
+                "operations": sum(op.kind == kind for op in program.ops),
+                "parameters": _total(piece for piece in stored if piece.kind == kind),
+                "buffer": _total(piece for piece in kept if piece.kind == kind),
+            }
+            for kind in kinds
+        },
+        "arrays": [piece.to_dict() for piece in stored],
+        "states": [piece.to_dict() for piece in kept],
+        "needs": {"parameters": parameters["bytes"], "buffer": buffer["bytes"]},
+        "fits": {chip.name: chip.fits(parameters["bytes"], buffer["bytes"]) for chip in chips},
+        "chips": [chip._asdict() for chip in chips],
+    }
+
+
+def _total(pieces: Iterable[Piece]) -> dict[str, int]:
+    pieces = list(pieces)
+    return {"count": sum(piece.count for piece in pieces), "bytes": sum(piece.bytes for piece in pieces)}
