@@ -23,5 +23,7 @@ fi
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 "$venv/bin/pip" install -c constraints.txt torch numpy >>"$log" 2>&1 || fail "PyTorch could not be installed"
 "$venv/bin/pip" install -c constraints.txt -e '.[dev]' >>"$log" 2>&1 || fail "mgrade could not be installed"
+# for the recordings that it bundles, which the demo and some tests take; nothing imports it
+"$venv/bin/pip" install -c constraints.txt --no-deps aeon >>"$log" 2>&1 || echo "setup: no aeon: the demo needs its data"
 ls src/mgrade/ops/_kernels* >/dev/null 2>&1 || echo "setup: no C compiler: computing with the PyTorch reference"
 touch "$venv/.ready"

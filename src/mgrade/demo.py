@@ -1,111 +1,129 @@
-"""The demo: train a small model on Flip-Flop strings, then stream the test strings through it, bit by bit.
+"""The demo: the whole way from real recordings to a C program, with the accuracy and the bytes of every stage.
 
-Train on short and long gaps between writing and reading, judge on strings with long gaps only, and check that
-one symbol at a time gives the predictions of the whole string at once.
+Who speaks, of nine speakers saying /ae/: the Japanese Vowels set, 12 channels at each of 7 to 29 steps.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from mgrade.nn import Model, ModelConfig
-from mgrade.tasks import flipflop
-from mgrade.train import parameter_groups
-from mgrade.train.result import state_bytes
+from mgrade.deploy import (
+    Program,
+    Source,
+    calibrate,
+    compile,
+    dequantise_output,
+    from_model,
+    open_source,
+    optimise,
+    quantise,
+    quantise_input,
+    write_export,
+)
+from mgrade.deploy.c.host import compiler
+from mgrade.footprint import CHIPS
+from mgrade.train import launch, load_recipe
 
-LENGTH = 512
-SPARSE = 0.98  # ignored pairs in the test strings: about 100 symbols between a bit and its recall
-MIXED = (0.8, SPARSE)
+RECIPE = "vowels/mgrade"
+# What a demo writes under its folder, and may write over.
+OWN = ("runs", "results", "export")
 
 
 @dataclass(frozen=True)
-class DemoResult:
+class Stage:
+    """One form of the model: its accuracy on the test set, and its bytes."""
+
+    name: str
+    accuracy: float
+    weights: int
+    state: int
+
+
+@dataclass(frozen=True)
+class Story:
     """What the demo found."""
 
-    recall: float
-    streamed_equal: bool
-    parameter_bytes: int
-    state_bytes: int
+    stages: list[Stage]
     train_seconds: float
-    step_microseconds: float
+    step_microseconds: float | None
+    fits: list[str]
+    files: Path
 
 
-def demo_config() -> ModelConfig:
-    """One mGRADE layer of 32 channels with a single tap over two delays, as in the paper's Flip-Flop model."""
-    return ModelConfig.mgrade(
-        inputs=len(flipflop.SYMBOLS),
-        outputs=len(flipflop.SYMBOLS),
-        tokens=True,
-        dim=32,
-        depth=1,
-        taps=1,
-        max_delay=2,
-        gate_bias="closed",
-        norm="none",
-    )
-
-
-def run(
-    *,
-    steps: int = 1000,
-    batch: int = 32,
-    tests: int = 500,
-    seed: int = 0,
-    progress: Callable[[int, float], None],
-) -> DemoResult:
-    """Trains for `steps` batches, calling `progress(step, loss)` after each, and evaluates `tests` strings."""
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
-    torch.manual_seed(seed)
-    model = Model(demo_config())
+def train(out: Path, epochs: int | None = None, seed: int = 0) -> tuple[Source, Stage, float]:
+    """Trains the recipe anew under `out`: the run, the model as PyTorch has it, and the seconds it took."""
+    if epochs is not None and epochs < 1:
+        raise ValueError(f"epochs must be at least 1, got {epochs}")
+    recipe = load_recipe(RECIPE, [] if epochs is None else [f"train.epochs={epochs}"])
+    recipe.task.examples("test", seed, torch.device("cpu"))  # whether the data is there, before anything is replaced
+    for name in OWN:
+        shutil.rmtree(out / name, ignore_errors=True)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # for so small a model, more would only wait for one another
     begin = time.perf_counter()
-    _train(model, steps, batch, seed, progress)
+    try:
+        (path,) = launch(recipe, seeds=[seed], root=out, device="cpu")
+    finally:
+        torch.set_num_threads(threads)
     seconds = time.perf_counter() - begin
-    strings = flipflop.strings(tests, LENGTH, ignore=SPARSE, generator=torch.Generator().manual_seed(seed + 1))
-    model.eval()
-    with torch.no_grad():
-        whole, _ = model(strings[:, :-1])
-        begin = time.perf_counter()
-        streamed = _stream(model, strings[:, :-1])
-        per_step = (time.perf_counter() - begin) / (LENGTH - 1)
-    return DemoResult(
-        recall=flipflop.recall(streamed, strings),
-        streamed_equal=torch.equal(streamed.argmax(-1), whole.argmax(-1)),
-        parameter_bytes=sum(p.numel() * p.element_size() for p in model.parameters()),
-        state_bytes=state_bytes(model),
-        train_seconds=seconds,
-        step_microseconds=1e6 * per_step,
+    result = json.loads(path.read_text("utf-8"))
+    stage = Stage(
+        "trained, in PyTorch", result["metrics"]["test_accuracy"], 4 * result["parameters"], result["state_bytes"]
     )
+    return open_source(out / "runs" / RECIPE / f"seed{seed}"), stage, seconds
 
 
-def _train(model: Model, steps: int, batch: int, seed: int, progress: Callable[[int, float], None]) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.AdamW(parameter_groups(model, rate=8e-3, decay=0.01))
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    for step in range(steps):
-        parts = [flipflop.strings(batch // len(MIXED), LENGTH, ignore=ignore, generator=generator) for ignore in MIXED]
-        strings = torch.cat(parts)
-        logits, _ = model(strings[:, :-1])
-        reads = flipflop.reads(strings)
-        loss = F.cross_entropy(logits[reads], strings[:, 1:][reads])
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
-        model.constrain_()
-        progress(step + 1, float(loss.detach()))
+def forms(source: Source) -> Iterator[tuple[str, Program]]:
+    """The program after each pass."""
+    model = source.model.eval()
+    yield "as a program, step by step", from_model(model)
+    snapped = from_model(model, snap=True)
+    yield "taps snapped to whole delays", snapped
+    small = optimise(snapped)
+    yield "delay lines trimmed", small
+    yield "quantised to int8", quantise(small, calibrate(small, source.calibration()))
 
 
-def _stream(model: Model, tokens: Tensor) -> Tensor:
-    """tokens (count, time) one step at a time -> logits (count, time, symbols)."""
-    state, outputs = model.initial_state(tokens.shape[0]), []
-    for token in tokens.unbind(1):
-        y, state = model.step(token, state)
-        outputs.append(y)
-    return torch.stack(outputs, 1)
+def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:
+    """The whole story; files are left under `out`."""
+    source, trained, seconds = train(out, epochs, seed)
+    stages = [trained]
+    for name, program in forms(source):
+        stages.append(Stage(name, source.judge(program)["accuracy"], program.parameter_bytes, program.state_bytes))
+    files = out / "export"
+    write_export(program, source.name, "c", files)
+    step = None
+    try:
+        compiler()
+    except ValueError:
+        pass  # the export is there all the same
+    else:
+        accuracy, step = _stream(source, program, seed)
+        stages.append(Stage("compiled from C, streamed", accuracy, program.parameter_bytes, program.state_bytes))
+    chips = sorted(CHIPS, key=lambda chip: chip.ram + chip.flash)
+    fits = [chip.name for chip in chips if chip.fits(program.parameter_bytes, program.state_bytes)]
+    return Story(stages, seconds, step, fits, files)
+
+
+def _stream(source: Source, program: Program, seed: int) -> tuple[float, float]:
+    """The test set through the compiled program, sequence after sequence: its accuracy, and microseconds a step."""
+    assert source.task is not None
+    values, labels, lengths = source.task.examples("test", seed, torch.device("cpu"))
+    compiled = compile(program)
+    right, steps, seconds = 0, 0, 0.0
+    for x, label, length in zip(values.numpy(), labels.tolist(), lengths.tolist(), strict=True):
+        samples = quantise_input(program, x[:length])
+        compiled.reset()
+        begin = time.perf_counter()
+        outputs = compiled.run(samples)
+        seconds += time.perf_counter() - begin
+        steps += length
+        right += int(dequantise_output(program, outputs)[-1].argmax()) == label
+    return right / len(labels), 1e6 * seconds / steps

@@ -8,6 +8,7 @@ import typer
 
 from mgrade import Model, ModelConfig
 from mgrade.cli.footprint import footprint, size
+from mgrade.deploy import from_model, optimise, write_export
 from mgrade.footprint import CHIPS
 
 APP = typer.Typer()
@@ -97,3 +98,40 @@ def test_size_takes_a_chips_memory_and_says_the_load(capsys):
     assert "load" in out
     assert "multiply-accumulates a step" in out
     assert "load" not in call(capsys, "size", "--chip", "nrf52840")
+
+
+@pytest.fixture
+def exported(tmp_path):
+    program = optimise(from_model(Model(ModelConfig.mgrade(inputs=2, outputs=3, dim=8, depth=1))))
+    write_export(program, "model", "c", tmp_path / "x")
+    return tmp_path / "x", program
+
+
+def test_an_export_is_measured_to_the_byte(capsys, exported):
+    folder, program = exported
+    for subject in (folder, folder / "program.safetensors"):
+        figures = json.loads(call(capsys, "footprint", subject, "--json"))
+        assert figures["name"] == str(subject)
+        assert figures["parameters"]["bytes"] == program.parameter_bytes
+        assert figures["buffer"]["bytes"] == program.state_bytes
+        assert figures["components"]["gated"]["buffer"] == {"count": 8, "bytes": 32}
+        assert figures["fits"] == {chip.name: True for chip in CHIPS}
+    figures = json.loads(call(capsys, "footprint", folder, "--json", "--target", "stm32f446"))
+    assert figures["fits"] == {"STM32F446": True}
+    out = call(capsys, "footprint", folder)
+    assert f"{program.parameter_bytes:,}" in out
+    assert "float32 activations" in out
+    assert all(chip.name in out for chip in CHIPS)
+
+
+def test_what_is_no_export_is_refused(capsys, exported, tmp_path):
+    for option in (("--precision", "int8"), ("--published",)):
+        with pytest.raises(ValueError, match="an export has its own precision"):
+            call(capsys, "footprint", exported[0], *option)
+    with pytest.raises(ValueError, match="is not a safetensors file"):
+        call(capsys, "footprint", __file__)
+    with pytest.raises(ValueError, match=r"nor an export \(export.json\)"):
+        call(capsys, "footprint", tmp_path)
+    (exported[0] / "program.safetensors").unlink()
+    with pytest.raises(ValueError, match="cannot be read: No such file or directory"):
+        call(capsys, "footprint", exported[0])

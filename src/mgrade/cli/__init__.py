@@ -6,11 +6,11 @@ import json
 import platform
 import sys
 from importlib import metadata
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Optional
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from mgrade.cli import deploy, footprint, training
@@ -101,43 +101,25 @@ def _facts() -> dict[str, str | list[str]]:
 
 @app.command()
 def demo(
-    steps: Annotated[int, typer.Option(help="Training steps.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of weights and data.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for what it makes; an earlier demo's files there go.")] = Path(
+        "demo"
+    ),
+    epochs: Annotated[Optional[int], typer.Option(help="Training epochs.")] = None,  # noqa: UP045
+    seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
 ) -> None:
-    """Train a one-layer model on Flip-Flop strings, then stream the test strings through it."""
+    """Train a small model on real recordings, shrink it step by step, export it to C, and stream the test set."""
     from mgrade.demo import run
 
-    console = Console()
-    if console.is_terminal:
-        columns = (
-            TextColumn("training"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total} steps, loss {task.fields[loss]:.4f},"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console) as bar:
-            task = bar.add_task("training", total=steps, loss=float("nan"))
-            result = run(
-                steps=steps,
-                seed=seed,
-                progress=lambda step, loss: bar.update(task, completed=step, loss=loss),
-            )
-    else:
-        every = max(1, steps // 10)
-
-        def line(step: int, loss: float) -> None:
-            if step % every == 0:
-                print(f"training {step}/{steps} steps, loss {loss:.4f}", flush=True)
-
-        result = run(steps=steps, seed=seed, progress=line)
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row("task", "Flip-Flop: recall the last written bit through about 100 distracting symbols")
-    table.add_row("recall, streamed symbol by symbol", f"{100 * result.recall:.2f} %")
-    table.add_row("predictions equal to the parallel pass", "yes, all" if result.streamed_equal else "NO")
-    table.add_row("parameters", f"{result.parameter_bytes:,} bytes")
-    table.add_row("state of one stream", f"{result.state_bytes:,} bytes, whatever the length")
-    table.add_row("training", f"{result.train_seconds:.1f} s")
-    table.add_row("a step of 500 streams at once", f"{result.step_microseconds:.0f} us")
+    story = run(out, epochs, seed)
+    table = Table(box=None, pad_edge=False)
+    for column in ("Japanese Vowels: who speaks?", "test accuracy", "weights", "state of a stream"):
+        table.add_column(column, justify="left" if column.endswith("?") else "right", no_wrap=True)
+    for stage in story.stages:
+        table.add_row(stage.name, f"{100 * stage.accuracy:.2f} %", f"{stage.weights:,} B", f"{stage.state:,} B")
+    console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table)
-    if not result.streamed_equal:
-        raise SystemExit(1)
+    console.print(f"\ntrained in {story.train_seconds:.0f} s", end="")
+    if story.step_microseconds is not None:
+        console.print(f"; a compiled step takes {story.step_microseconds:.2g} us on one core of this machine", end="")
+    console.print(f"\nroom for it on {len(story.fits)} chips, from the smallest: {', '.join(story.fits[:4])}, …")
+    console.print(f"C files: {story.files}    try: mgrade export {out}/runs/vowels/mgrade/seed0 --verify cortex-m55")

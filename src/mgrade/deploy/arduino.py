@@ -59,7 +59,7 @@ def arduino_files(program: Program, name: str) -> dict[str, str]:
         "headers": f"{name}.h",
     }
     upper = name.upper()
-    real = f"(float)output[0] / (1L << {upper}_OUTPUT_BITS)" if program.integer else "output[0]"
+    real = f"ldexp(output[0], -({upper}_OUTPUT_BITS))" if program.integer else "output[0]"
     show = LARGEST.format(upper=upper) if program.outputs > 1 else ONLY.format(real=real)
     what = "a token id a step" if program.tokens else f"{program.inputs} numbers a step"
     if program.integer and not program.tokens:

@@ -173,8 +173,6 @@ def _exponents(program: Program) -> None:
             source = op.args[1] if op.kind == "gated" else op.args[0]
             if program.exponents[index + 1] != program.exponents[source]:
                 raise ValueError(f"ops[{index}] ({op.kind}): exponents must be equal before and after it")
-        if op.kind == "gelu" and program.exponents[index + 1] < 0:
-            raise ValueError(f"ops[{index}] (gelu): exponents must not be negative, got {program.exponents[index + 1]}")
         if op.kind == "add":
             spread = [program.exponents[value] for value in (*op.args, index + 1)]
             if max(spread) - min(spread) > 14:

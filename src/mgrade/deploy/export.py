@@ -53,6 +53,8 @@ class Choices:
             raise ValueError(f"state_bits must be 16 or 32, got {self.state_bits!r}")
         if self.precision == "float32" and (self.activations, self.state_bits) != ("int16", 32):
             raise ValueError("activations and state_bits go with precision int8, got precision float32")
+        if self.activations == "int8" and self.state_bits != 32:
+            raise ValueError(f"state_bits must be 32 with int8 activations, got {self.state_bits}")
 
 
 def build(source: Source, choices: Choices, samples: Path | None = None) -> Program:

@@ -155,8 +155,9 @@ class Program:
             line = StatePart("line", (rows, self.widths[op.args[0]]), kept)
             return (line, StatePart("age", (), "uint16")) if op.kind == "taps_input" else (line,)
         if op.kind == "gated":
-            wide = "int32" if self.integer and op.numbers["extra"] else kept
-            return (StatePart("hidden", (width,), wide),)
+            if self.integer and op.numbers["extra"]:
+                kept = "int16" if BITS[kept] + op.numbers["extra"] <= 16 else "int32"
+            return (StatePart("hidden", (width,), kept),)
         if op.kind == "rotate":
             return (StatePart("hidden", (width,), "int32" if self.integer else kept),)
         if op.kind == "mean":

@@ -42,36 +42,47 @@ def calibrate(program: Program, sequences: Iterable[Array]) -> Ranges:
     largest = [0.0] * (len(program.ops) + 1)
     rotations = {index: 0.0 for index, op in enumerate(program.ops) if op.kind == "rotate"}
     steps = 0
-    for x in sequences:
+    for sequence in sequences:
+        x = np.asarray(sequence)
         interpreter = Interpreter(program, len(x))
         for t in range(x.shape[1]):
             for value, y in enumerate(interpreter.values(x[:, t])):
-                largest[value] = max(largest[value], float(np.abs(y).max(initial=0)))
+                largest[value] = float(np.maximum(largest[value], np.abs(y).max(initial=0)))  # what is no number stays
             for index in rotations:
                 hidden = interpreter.state[index]["hidden"]
-                rotations[index] = max(rotations[index], float(np.abs(hidden).max(initial=0)))
+                rotations[index] = float(np.maximum(rotations[index], np.abs(hidden).max(initial=0)))
             steps += len(x)
     if not steps:
         raise ValueError("sequences must hold at least one step to calibrate on, got none")
-    if not all(math.isfinite(size) for size in largest):
+    if not all(math.isfinite(size) for size in (*largest, *rotations.values())):
         raise ValueError("sequences lead to values that are not finite")
     return Ranges(tuple(largest), rotations)
 
 
 def quantise(program: Program, ranges: Ranges, *, precision: str = "int16", state_bits: int = 32) -> Program:
     """The integer program. `state_bits`: of the recurrent state, 16 or 32, between steps."""
+    if program.integer:
+        raise ValueError(f"precision must be float32 to quantise, got {program.precision}")
+    rotations = {index for index, op in enumerate(program.ops) if op.kind == "rotate"}
+    if len(ranges.values) != len(program.ops) + 1 or ranges.rotations.keys() != rotations:
+        raise ValueError(f"ranges must be those of this program's {len(program.ops) + 1} values, got another program's")
     if precision not in BITS:
         raise ValueError(f"precision must be one of {', '.join(BITS)}, got {precision!r}")
     if state_bits not in STATES:
         raise ValueError(f"state_bits must be 16 or 32, got {state_bits!r}")
     exponents = _exponents(program, ranges, precision)
     quantiser = _Quantiser(exponents, ranges, BITS[precision], state_bits)
-    ops = [getattr(quantiser, f"_{op.kind}", quantiser._plain)(op, index) for index, op in enumerate(program.ops)]
+    ops = []
+    for index, op in enumerate(program.ops):
+        try:
+            ops.append(getattr(quantiser, f"_{op.kind}", quantiser._plain)(op, index))
+        except ValueError as error:
+            raise ValueError(f"ops[{index}] ({op.kind}): {error}") from None
     return dataclasses.replace(program, ops=tuple(ops), precision=precision, exponents=tuple(exponents))
 
 
 def _exponents(program: Program, ranges: Ranges, precision: str) -> list[int]:
-    """Fraction bits of every value: as many as its range leaves."""
+    """Fraction bits of every value: as many as its range leaves, and no two further apart than an `add` takes."""
     bits = BITS[precision]
     exponents = [0 if program.tokens else _fitting(ranges.values[0], bits)]
     gates = {op.args[0] if op.kind == "gated" else op.args[1] for op in program.ops if op.kind in ("gated", "glu")}
@@ -80,11 +91,7 @@ def _exponents(program: Program, ranges: Ranges, precision: str) -> list[int]:
             exponents.append(exponents[op.args[KEEPS_SCALE[op.kind]]])
         else:
             wanted = GATE_BITS - (16 - bits) if index + 1 in gates else _fitting(ranges.values[index + 1], bits)
-            exponents.append(max(min(wanted, _finest(op, exponents)), 0))
-    for index, op in enumerate(program.ops):
-        if op.kind == "add":
-            lowest = min(exponents[value] for value in (*op.args, index + 1))
-            exponents[index + 1] = min(exponents[index + 1], lowest + 14)
+            exponents.append(max(min(wanted, _finest(op, exponents)), bits - 16))
     return exponents
 
 
@@ -99,7 +106,7 @@ def _finest(op: Op, exponents: list[int]) -> int:
         )
     elif op.kind == "taps_input":
         both = max(np.abs(arrays["mix"]).max(initial=0), np.abs(arrays["bias"]).max(initial=0)) / 127
-        unit = both * np.abs(arrays["weight"]).sum(1).max(initial=0) * 2.0 ** -exponents[0]
+        unit = both * np.abs(arrays["weight"]).sum(1).max(initial=0) * 2.0 ** -exponents[op.args[0]]
     elif op.kind in ("linear", "taps", "filter"):
         size = np.abs(arrays["weight"]).max(initial=0) / 127
         bias = (
@@ -178,12 +185,13 @@ class _Quantiser:
         return self._scaled(op, index, scale * unit, TABLE_BITS, weight=weight, table=np.ascontiguousarray(table.T))
 
     def _taps_input(self, op: Op, index: int) -> Op:
-        source = self.exponents[0]
+        source = self.exponents[op.args[0]]
         weight, scale = _rows(op.arrays["weight"])
-        reach = max(self.ranges.values[0], 1.0) * np.abs(op.arrays["weight"]).astype(np.float64).sum(1)
+        reach = max(self.ranges.values[op.args[0]], 1.0) * np.abs(op.arrays["weight"]).astype(np.float64).sum(1)
         unit = np.maximum(reach, 1e-30) / ((1 << (self.bits - 1)) - 1)  # of a delayed input
         multiplier, down = _multiplier(scale * 2.0**-source / unit)
-        both, size = _rows(np.concatenate([op.arrays["mix"], op.arrays["bias"][:, None]], 1))
+        one, bias = 1 << max(source, 0), op.arrays["bias"] * 2.0 ** min(source, 0)  # of a coarse input there is no 1
+        both, size = _rows(np.concatenate([op.arrays["mix"], bias[:, None]], 1))
         mix_multiplier, mix_down = _multiplier(size * unit * 2.0 ** self.exponents[index + 1])
         arrays = {
             "weight": weight,
@@ -193,16 +201,18 @@ class _Quantiser:
             "multiplier": multiplier,
             "mix_multiplier": mix_multiplier,
         }
-        return dataclasses.replace(op, arrays=arrays, numbers={"one": 1 << source, "down": down, "mix_down": mix_down})
+        return dataclasses.replace(op, arrays=arrays, numbers={"one": one, "down": down, "mix_down": mix_down})
 
     def _gated(self, op: Op, index: int) -> Op:
-        return dataclasses.replace(op, numbers={"extra": 15 if self.state_bits == 32 else 0})
+        return dataclasses.replace(op, numbers={"extra": 15 if self.state_bits == 32 else 16 - self.bits})
 
     def _rotate(self, op: Op, index: int) -> Op:
-        decay = np.rint(op.arrays["decay"].astype(np.float64) * 2.0**30).astype(np.int32)
+        decay = np.rint(op.arrays["decay"].astype(np.float64) * 2.0**30)
+        if (np.abs(decay) >= 2.0**31).any():
+            raise ValueError(f"decay must lie within -2 and 2, got {np.abs(op.arrays['decay']).max():g}")
         size = max(self.ranges.rotations[index], 2.0**-20)
         numbers = {"state_exponent": min(30, math.floor(math.log2(2.0**29 / size)))}
-        return dataclasses.replace(op, arrays={"decay": decay}, numbers=numbers)
+        return dataclasses.replace(op, arrays={"decay": decay.astype(np.int32)}, numbers=numbers)
 
     def _norm(self, op: Op, index: int) -> Op:
         width = op.arrays["scale"].shape[0]

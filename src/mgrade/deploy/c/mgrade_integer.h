@@ -340,6 +340,7 @@ MG_HOT static void mg_taps_token(mg_value *restrict y, const uint16_t *restrict 
         }                                                                                                           \
     }
 MG_GATED(mg_gated, mg_value)
+MG_GATED(mg_gated_middle, int16_t)
 MG_GATED(mg_gated_wide, int32_t)
 
 /* Pairs of real and imaginary parts: hidden = decay hidden + drive, `into` and `out of` the scale of hidden. */

@@ -250,7 +250,8 @@ def _scales(program: Program, index: int) -> dict[str, Any]:
         at = int(op.numbers["state_exponent"])
         fields |= {"into": read[0] - at, "out": at - own}
     if op.kind == "gated":
-        fields["wide"] = "_wide" if op.numbers["extra"] else ""
+        kept = program.state(index)[0].dtype
+        fields["wide"] = "" if kept == program.precision else {"int16": "_middle", "int32": "_wide"}[kept]
     return fields
 
 

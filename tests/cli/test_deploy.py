@@ -1,0 +1,360 @@
+"""`mgrade export` and `mgrade stream`: what they write and print, and how they refuse."""
+
+import io
+import json
+import subprocess
+import sys
+import wave
+
+import numpy as np
+import pytest
+import torch
+
+from mgrade import Model, ModelConfig
+from mgrade.cli import main
+from mgrade.deploy import Interpreter, chip, dequantise_output, quantise_input, read_export, wasm
+from mgrade.train import launch
+from small import small
+
+CONFIG = {"inputs": 3, "outputs": 2, "dim": 6, "depth": 1, "taps": 2, "max_delay": 9}
+WHOLE = ("--precision", "int8")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a tiny finished run, of a task of tokens."""
+    root = tmp_path_factory.mktemp("run")
+    launch(small(), seeds=[0], root=root, device="cpu")
+    return root / "runs/flipflop/mgrade/seed0"
+
+
+@pytest.fixture
+def model(tmp_path):
+    """The folder of a saved model of three channels, with samples beside it."""
+    torch.manual_seed(0)
+    Model(ModelConfig(**CONFIG)).save(tmp_path / "my-model")
+    samples = np.random.default_rng(0).standard_normal((30, 3))
+    np.savetxt(tmp_path / "samples.csv", samples, delimiter=",", header="a,b,c", comments="")
+    return tmp_path / "my-model"
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+def export(capsys, *arguments):
+    status, out, err = call(capsys, "export", *arguments, "--json")
+    assert (status, err) == (0, "")
+    return json.loads(out)
+
+
+def refused(capsys, *arguments):
+    """The line on stderr, without what it begins with."""
+    status, out, err = call(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("mgrade: ")
+    assert err.count("\n") == 1
+    return err.removeprefix("mgrade: ").strip()
+
+
+def needs(missing):
+    if missing:
+        pytest.skip(missing)
+
+
+# export ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("to", ["c", "arduino", "onnx", "wasm"])
+def test_a_run_is_exported_to_every_target(capsys, run, tmp_path, to, precision):
+    if to == "wasm":
+        needs(wasm.available())
+    if to == "onnx":
+        pytest.importorskip("onnx")
+    if (to, precision) == ("onnx", "int8"):
+        assert "ONNX export is float32" in refused(
+            capsys, "export", run, "--to", to, *WHOLE, "--out", tmp_path / "x" / "y"
+        )
+        assert not (tmp_path / "x").exists()
+        return
+    out = tmp_path / "x" / "y"
+    facts = export(capsys, run, "--to", to, "--precision", precision, "--out", out)
+    assert (facts["name"], facts["to"], facts["tokens"]) == ("flipflop", to, True)
+    assert facts["precision"] == {"float32": "float32", "int8": "int16"}[precision]
+    assert json.loads((out / "export.json").read_text()) == facts
+    files = {
+        "c": {"flipflop.h", "flipflop.c", "main.c", "flipflop_test.h"},
+        "arduino": {"library.properties", "library.json", "src", "examples"},
+        "onnx": {"flipflop.onnx"},
+        "wasm": {"flipflop.wasm", "flipflop.json", "model.js", "package.json"},
+    }[to]
+    runtime = {f"mgrade_{'float' if precision == 'float32' else 'integer'}.h"} if to == "c" else set()
+    assert {path.name for path in out.iterdir()} == files | runtime | {"program.safetensors", "export.json"}
+    _, program = read_export(out)
+    assert program.state_bytes == facts["state_bytes"]
+    assert program.parameter_bytes == facts["parameter_bytes"]
+
+
+def test_judged_exports_score_as_the_model_does(capsys, run, tmp_path):
+    out = call(capsys, "evaluate", run, "--device", "cpu", "--json")[1]
+    expected = json.loads(out)["test_accuracy"]
+    facts = export(capsys, run, "--judge", "--out", tmp_path / "float")
+    assert facts["test"] == {"accuracy": pytest.approx(expected)}
+    facts = export(capsys, run, "--judge", "--snap", *WHOLE, "--state-bits", 16, "--out", tmp_path / "whole")
+    assert 0 <= facts["test"]["accuracy"] <= 1
+    facts = export(capsys, run, "--judge", *WHOLE, "--activations", "int8", "--out", tmp_path / "small")
+    assert facts["precision"] == "int8"
+    assert 0 <= facts["test"]["accuracy"] <= 1
+
+
+def test_snapping_leaves_fewer_bytes(capsys, model, tmp_path):
+    whole = export(capsys, model, "--out", tmp_path / "whole")
+    snapped = export(capsys, model, "--snap", "--out", tmp_path / "snapped")
+    assert snapped["parameter_bytes"] < whole["parameter_bytes"]
+
+
+@pytest.mark.parametrize("name", tuple(chip.CHIPS))
+def test_an_export_is_verified_on_every_chip(capsys, run, model, tmp_path, name):
+    needs(chip.available(name))
+    for at, (source, options) in enumerate(((run, WHOLE), (model, ()))):
+        found = export(capsys, source, *options, "--verify", name, "--out", tmp_path / str(at))["verify"]
+        assert found["equal"]
+        assert (found["chip"], found["steps"]) == (name, 200)
+        assert found["error"] == 0 if options else found["error"] < 1e-5
+        assert found["flash_bytes"] > 0 < found["instructions_least"] <= found["instructions"]
+
+
+def test_what_was_found_is_shown_as_a_table(capsys, run, tmp_path):
+    out = tmp_path / "[a] folder"
+    arguments = ("export", run, *WHOLE, "--judge", "--out", out)
+    if not chip.available("cortex-m4"):
+        arguments += ("--verify", "cortex-m4")
+    status, shown, err = call(capsys, *arguments)
+    assert (status, err) == (0, "")
+    for words in ("[a] folder", "activations", "int16", "bytes", "test accuracy"):
+        assert words in shown
+    if "--verify" in arguments:
+        assert "every output equal" in shown
+        assert "instructions a step" in shown
+
+
+def test_a_name_is_given_or_made_of_the_folder(capsys, model, tmp_path):
+    out = tmp_path / "x"
+    assert export(capsys, model, "--out", out)["name"] == "my_model"
+    assert export(capsys, model, "--name", "other", "--out", out)["name"] == "other"  # an export goes over an export
+    assert (out / "other.c").is_file()
+    model.rename(tmp_path / "main")
+    assert export(capsys, tmp_path / "main", "--out", out)["name"] == "model_main"
+    for bad in ("Big", "1st", "a-b", "mg_x", "string", "math", "x" * 41):
+        assert "name must" in refused(capsys, "export", tmp_path / "main", "--name", bad, "--out", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--to", "rust"), "to must be one of c, arduino, onnx, wasm, got 'rust'"),
+        (("--precision", "int4"), "precision must be one of float32, int8, got 'int4'"),
+        ((*WHOLE, "--activations", "float32"), "activations must be one of int16, int8, got 'float32'"),
+        ((*WHOLE, "--state-bits", 8), "state_bits must be 16 or 32, got 8"),
+        (("--state-bits", 8), "state_bits must be 16 or 32, got 8"),
+        (("--activations", "float32"), "activations must be one of int16, int8, got 'float32'"),
+        (("--activations", "int8"), "activations and state_bits go with precision int8, got precision float32"),
+        ((*WHOLE, "--activations", "int8", "--state-bits", 16), "state_bits must be 32 with int8 activations, got 16"),
+        (("--calibrate", "x.csv"), "samples to find ranges on go with precision int8, got precision float32"),
+        ((*WHOLE,), "a saved model has no data of its own: give --calibrate FILE.csv, or the folder of a run"),
+        ((*WHOLE, "--calibrate", "none.csv"), "none.csv: cannot be read: No such file or directory"),
+        (("--judge",), "a saved model has no test set of its own: give the folder of a run"),
+        (("--verify", "z80"), "chip must be one of cortex-m55, cortex-m7, cortex-m4, got 'z80'"),
+        (("--to", "arduino", "--verify", "cortex-m4"), "only an export to c runs on a chip, this one is to arduino"),
+        (("--data", "nowhere"), "--data must be a folder, got nowhere"),
+    ],
+)
+def test_a_wrong_choice_is_one_line_and_nothing_is_written(capsys, model, tmp_path, arguments, message):
+    before = sorted(tmp_path.rglob("*"))
+    assert refused(capsys, "export", model, "--out", tmp_path / "x", *arguments) == message
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", ": holds no sample"),
+        ("a,b,c\n\n", ": holds no sample"),
+        ("1,2,3\n1,2\n", ", line 2: must have 3 values, got 2"),
+        ("1,2,3\n\n1,x,3\n", ", line 3: must be finite numbers, got '1,x,3'"),
+        ("1,b,3\n", ", line 1: must be finite numbers, got '1,b,3'"),
+        ("1,nan,3\n", ", line 1: must be finite numbers, got '1,nan,3'"),
+        ("1,1e39,3\n", ", line 1: must be finite numbers, got '1,1e39,3'"),
+        ("1;2;3\n4;5;6\n", ", line 2: must be finite numbers, got '4;5;6'"),
+        (b"\xff\xfe1", ": must be UTF-8 text"),
+    ],
+)
+def test_a_bad_line_of_samples_is_named(capsys, model, tmp_path, text, message):
+    path = tmp_path / "bad.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    arguments = ("export", model, *WHOLE, "--calibrate", path, "--out", tmp_path / "x")
+    assert refused(capsys, *arguments) == f"{path}{message}"
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_is_no_model_is_refused(capsys, model, run, tmp_path):
+    out = ("--out", tmp_path / "x")
+    assert "is neither a finished run" in refused(capsys, "export", tmp_path / "none", *out)
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "recipe.json").write_bytes((run / "recipe.json").read_bytes())
+    assert "the run is not finished" in refused(capsys, "export", begun, *out)
+    Model(ModelConfig(**CONFIG, pair=True, readout="mean")).save(tmp_path / "pair")
+    assert "pair=True" in refused(capsys, "export", tmp_path / "pair", *out)
+    next(model.glob("*.safetensors")).write_bytes(b"")
+    assert "sha256 does not match" in refused(capsys, "export", model, *out)
+    assert not (tmp_path / "x").exists()
+
+
+def test_no_file_of_anyone_elses_is_written_over(capsys, model, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    assert refused(capsys, "export", model, "--out", file) == f"{file}: is not a folder"
+    assert "cannot be written" in refused(capsys, "export", model, "--out", file / "below")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "main.c").write_text("mine")
+    message = f"{mine}: has a main.c already and is no export: choose another folder"
+    assert refused(capsys, "export", model, "--out", mine) == message
+    assert [path.name for path in mine.iterdir()] == ["main.c"]
+    assert (mine / "main.c").read_text() == "mine"
+
+
+def test_what_goes_wrong_on_the_chip_is_one_line(capsys, model, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise chip.ChipError("cortex-m4: region FLASH overflowed")
+
+    monkeypatch.setattr(chip, "run", fail)
+    monkeypatch.setattr(chip, "available", lambda name: None)
+    status, out, err = call(capsys, "export", model, "--out", tmp_path / "x", "--verify", "cortex-m4", "--json")
+    assert (status, out, err) == (1, "", "mgrade: cortex-m4: region FLASH overflowed\n")
+    read_export(tmp_path / "x")
+
+
+def test_outputs_that_differ_on_the_chip_are_said_with_status_1(capsys, model, tmp_path, monkeypatch):
+    found = {"chip": "cortex-m4", "equal": False, "error": 0.25, "flash_bytes": 1, "ram_bytes": 1, "stack_bytes": 1}
+    monkeypatch.setattr("mgrade.deploy.verify", lambda folder, name: {**found, "instructions": 1})
+    monkeypatch.setattr(chip, "available", lambda name: None)
+    status, out, err = call(capsys, "export", model, "--out", tmp_path / "x", "--verify", "cortex-m4")
+    assert (status, err) == (1, "mgrade: cortex-m4 and the interpreter differ by 0.25\n")
+    assert "OUTPUTS DIFFER" in out
+
+
+# stream ---------------------------------------------------------------------------------------------------------------
+
+
+def stream(capsys, monkeypatch, folder, text, *more):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    return call(capsys, "stream", folder, *more)
+
+
+def numbers(out):
+    return np.array([[float(field) for field in line.split(",")] for line in out.splitlines()])
+
+
+def interpreted(folder, x):
+    _, program = read_export(folder)
+    return dequantise_output(program, Interpreter(program).run(quantise_input(program, x)[None])[0])
+
+
+@pytest.mark.parametrize("options", [(), (*WHOLE, "--calibrate", "samples.csv")])
+def test_lines_of_a_stream_are_what_the_interpreter_gives(capsys, monkeypatch, model, tmp_path, options):
+    monkeypatch.chdir(tmp_path)
+    export(capsys, model, *options, "--out", "x")
+    text = (tmp_path / "samples.csv").read_text()
+    status, out, err = stream(capsys, monkeypatch, tmp_path / "x", "\n" + text.replace("\n", "\n\n"))
+    assert (status, err) == (0, "")
+    expected = interpreted(tmp_path / "x", np.loadtxt("samples.csv", np.float32, delimiter=",", skiprows=1))
+    np.testing.assert_allclose(numbers(out), expected, rtol=2e-5, atol=2e-5)
+
+
+def test_tokens_are_streamed(capsys, monkeypatch, run, tmp_path):
+    export(capsys, run, *WHOLE, "--out", tmp_path / "x")
+    status, out, _ = stream(capsys, monkeypatch, tmp_path / "x", "token\n0\n 2 \n1.0\n")
+    assert status == 0
+    np.testing.assert_allclose(numbers(out), interpreted(tmp_path / "x", np.array([0, 2, 1])), rtol=2e-5)
+    for bad in ("-1", "99", "0.5", "inf"):
+        status, out, err = stream(capsys, monkeypatch, tmp_path / "x", f"0\n{bad}\n")
+        assert status == 2
+        assert len(out.splitlines()) == 1
+        assert err.startswith("mgrade: standard input, line 2: must be ")
+
+
+def test_sound_is_streamed_frame_by_frame(capsys, model, tmp_path):
+    export(capsys, model, "--out", tmp_path / "x")
+    sound = np.random.default_rng(0).integers(-9000, 9000, 3 * 20 + 2)
+    write_wav(tmp_path / "a.wav", sound)
+    status, out, _ = call(capsys, "stream", tmp_path / "x", tmp_path / "a.wav")
+    assert status == 0
+    frames = (sound[:60].reshape(20, 3) / 32768).astype(np.float32)
+    np.testing.assert_allclose(numbers(out), interpreted(tmp_path / "x", frames), rtol=2e-5, atol=2e-5)
+
+
+def write_wav(path, sound, channels=1, width=2):
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(width)
+        file.setframerate(8000)
+        file.writeframes(sound.astype(f"<i{width}").tobytes())
+
+
+def test_mistakes_of_a_stream_are_one_line(capsys, monkeypatch, model, run, tmp_path):
+    export(capsys, model, "--out", tmp_path / "x")
+    export(capsys, run, "--out", tmp_path / "tokens")
+    sound = np.zeros(12)
+    write_wav(tmp_path / "stereo.wav", sound, channels=2)
+    write_wav(tmp_path / "wide.wav", sound, width=4)
+    (tmp_path / "none.wav").write_bytes(b"no sound")
+    (tmp_path / "empty.wav").write_bytes(b"")
+    for name, message in (
+        ("stereo", "must be 16-bit mono, got 16-bit with 2 channels"),
+        ("wide", "must be 16-bit mono, got 32-bit with 1 channels"),
+        ("none", "is not a WAV file: "),
+        ("empty", "is not a WAV file"),
+        ("missing", "cannot be read: No such file or directory"),
+    ):
+        assert message in refused(capsys, "stream", tmp_path / "x", tmp_path / f"{name}.wav")
+    assert "reads token ids, not sound" in refused(capsys, "stream", tmp_path / "tokens", tmp_path / "stereo.wav")
+    assert f"is {model} an export?" in refused(capsys, "stream", model)
+    (tmp_path / "x" / "program.safetensors").write_bytes(b"damaged")
+    assert "is not a safetensors file" in refused(capsys, "stream", tmp_path / "x")
+    (tmp_path / "x" / "export.json").write_text("{")
+    assert "is not JSON" in refused(capsys, "stream", tmp_path / "x")
+    (tmp_path / "x" / "export.json").write_text('{"format": "mgrade-export", "version": 9}')
+    assert "version must be 1, got 9" in refused(capsys, "stream", tmp_path / "x")
+    assert "must have 3 values, got 1" in refused_stream(capsys, monkeypatch, model, tmp_path)
+
+
+def refused_stream(capsys, monkeypatch, model, tmp_path):
+    export(capsys, model, "--out", tmp_path / "again")
+    status, out, err = stream(capsys, monkeypatch, tmp_path / "again", "1\n")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    return err
+
+
+def test_outputs_arrive_before_the_next_sample_is_sent(capsys, model, tmp_path):
+    export(capsys, model, "--out", tmp_path / "x")
+    command = [sys.executable, "-m", "mgrade", "stream", str(tmp_path / "x")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        lines = []
+        for sample in ("1,2,3", "4,5,6"):
+            process.stdin.write(sample + "\n")
+            process.stdin.flush()
+            lines.append(process.stdout.readline())
+        process.stdout.close()  # whoever reads has enough
+        process.stdin.write("7,8,9\n")
+        process.stdin.close()
+        assert (process.wait(30), process.stderr.read()) == (0, "")
+    x = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    np.testing.assert_allclose(numbers("".join(lines)), interpreted(tmp_path / "x", x), rtol=2e-5, atol=2e-5)

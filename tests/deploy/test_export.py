@@ -1,0 +1,206 @@
+"""Exports: choices, names, what is found on data, Arduino libraries, and the exact bytes of a Program."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deploy.programs import PRESETS, READOUTS, integer, program_of, small
+from mgrade import Model
+from mgrade.deploy import (
+    Choices,
+    Source,
+    build,
+    load_program,
+    measure_program,
+    open_program,
+    read_export,
+    verify,
+    wasm,
+    write_export,
+)
+from mgrade.deploy.c.printer import TAKEN, check_name
+from mgrade.deploy.source import as_name
+from mgrade.footprint import CHIPS
+from mgrade.tasks.highfreq import HighFrequency
+
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+# What a sketch finds on a board, as far as ours goes.
+BOARD = """
+#include <math.h>
+#include <stdio.h>
+struct Port {
+    void begin(long) {}
+    void println(int value) { printf("%d\\n", value); }
+    void println(double value) { printf("%g\\n", value); }
+} Serial;
+#include "SKETCH"
+int main() { setup(); loop(); loop(); }
+"""
+
+
+def needs(tool):
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    return tool
+
+
+def checked(*words, cwd):
+    done = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Arduino --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(lambda: program_of(), id="float32"),
+        pytest.param(lambda: program_of(tokens=True, readout="mean"), id="tokens"),
+        pytest.param(lambda: integer(program_of(outputs=1, readout="sum")), id="int16-one-output"),
+        pytest.param(lambda: integer(program_of(tokens=True), "int8"), id="int8-tokens"),
+        pytest.param(lambda: integer(program_of("lru")), id="lru"),
+    ],
+)
+def test_an_arduino_library_has_its_layout_and_compiles(tmp_path, program):
+    program = program()
+    write_export(program, "my_sensor", "arduino", tmp_path / "lib")
+    folder = tmp_path / "lib"
+    properties = dict(line.split("=", 1) for line in (folder / "library.properties").read_text().splitlines())
+    required = {"name", "version", "author", "maintainer", "sentence", "paragraph", "category", "url", "architectures"}
+    assert required <= properties.keys()
+    assert properties["includes"] == "my_sensor.h"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", properties["version"])
+    runtime = "mgrade_integer.h" if program.integer else "mgrade_float.h"
+    assert {path.name for path in (folder / "src").iterdir()} == {"my_sensor.h", "my_sensor.c", runtime}
+
+    sketch = folder / "examples" / "my_sensor" / "my_sensor.ino"
+    (tmp_path / "board.cpp").write_text(BOARD.replace("SKETCH", str(sketch)))
+    source = folder / "src"
+    checked(needs("gcc"), "-std=c99", *WARNINGS, "-c", source / "my_sensor.c", "-o", "model.o", cwd=tmp_path)
+    gxx = needs("g++")
+    checked(
+        gxx,
+        *WARNINGS,
+        "-fsyntax-only",
+        "-x",
+        "c++",
+        source / "my_sensor.h",
+        "-Wno-pragma-once-outside-header",
+        cwd=tmp_path,
+    )
+    checked(gxx, *WARNINGS, "-I", source, "board.cpp", "model.o", "-o", "board", cwd=tmp_path)
+    lines = checked("./board", cwd=tmp_path).splitlines()
+    assert len(lines) == 2
+    if program.outputs > 1:
+        assert all(0 <= int(line) < program.outputs for line in lines)
+
+
+# Choices and names ----------------------------------------------------------------------------------------------------
+
+
+def test_choices_are_checked_when_made():
+    for fields, message in (
+        ({"precision": "int16"}, "precision must be one of float32, int8"),
+        ({"precision": "int8", "activations": "float32"}, "activations must be one of int16, int8"),
+        ({"precision": "int8", "state_bits": 8}, "state_bits must be 16 or 32, got 8"),
+        ({"state_bits": 16}, "go with precision int8"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Choices(**fields)
+
+
+def test_any_folder_gives_a_name_that_c_takes():
+    for text in ("", "x", "My Model!", "9lives", "mgrade", "mg_x", "ü", "a" * 99, "9" * 99, *TAKEN):
+        assert check_name(as_name(text)) == as_name(text)
+    assert as_name("High-freq_2") == "high_freq_2"
+
+
+def test_an_export_is_whole_or_not_there(tmp_path):
+    program = program_of()
+    with pytest.raises(ValueError, match="name must be small letters"):
+        write_export(program, "No", "c", tmp_path / "x")
+    with pytest.raises(ValueError, match="to must be one of"):
+        write_export(program, "model", "rust", tmp_path / "x")
+    if not wasm.available():
+        for name in ("export", "package"):  # export.json and package.json are there already
+            with pytest.raises(ValueError, match=f"name must not be '{name}'"):
+                write_export(program, name, "wasm", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_without_the_compiler_of_webassembly_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(wasm, "available", lambda: "WebAssembly cannot be built here")
+    with pytest.raises(ValueError, match="WebAssembly cannot be built here"):
+        write_export(program_of(), "model", "wasm", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_without_onnx_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ValueError, match="ONNX export needs the package onnx"):
+        write_export(program_of(), "model", "onnx", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_only_c_is_verified(tmp_path):
+    write_export(program_of(), "model", "arduino", tmp_path)
+    with pytest.raises(ValueError, match="only an export to c runs on a chip, this one is to arduino"):
+        verify(tmp_path, "cortex-m4")
+
+
+def test_the_test_vector_of_an_export_passes(tmp_path):
+    program = integer(program_of(readout="mean"))
+    write_export(program, "model", "c", tmp_path)
+    checked(needs("gcc"), "-std=c99", "-O1", *WARNINGS, "main.c", "model.c", "-o", "main", cwd=tmp_path)
+    assert "0 of them by too much" in checked("./main", cwd=tmp_path)
+
+
+def test_ranges_are_found_on_a_tasks_own_data():
+    task = HighFrequency(validation=4, test=4)
+    model = Model(small("mgrade", **task.model_fields()))
+    source = Source("model", model, task)
+    program = build(source, Choices("int8"))
+    assert program.precision == "int16"
+    found = source.judge(program, examples=3)
+    assert 0 <= found["accuracy"] <= 1
+    assert all(np.array_equal(a, b) for a, b in zip(source.calibration(), source.calibration(), strict=True))
+
+
+# Footprint ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_footprint_is_the_programs_bytes_to_the_last(preset):
+    for readout in READOUTS[:3]:
+        program = program_of(preset, readout=readout, tokens=readout == "mean")
+        for one in (program, integer(program)):
+            figures = measure_program(one)
+            assert figures["parameters"]["bytes"] == one.parameter_bytes == figures["needs"]["parameters"]
+            assert figures["buffer"]["bytes"] == one.state_bytes == figures["needs"]["buffer"]
+            for what in ("parameters", "buffer"):
+                for unit in ("count", "bytes"):
+                    parts = [part[what][unit] for part in figures["components"].values()]
+                    assert sum(parts) == figures[what][unit]
+            assert sum(part["operations"] for part in figures["components"].values()) == len(one.ops)
+            assert sum(array["count"] for array in figures["arrays"]) == figures["parameters"]["count"]
+            assert figures["fits"] == {chip.name: True for chip in CHIPS}
+
+
+def test_a_program_is_found_in_a_folder_or_a_file_and_nowhere_else(tmp_path):
+    program = program_of()
+    write_export(program, "model", "c", tmp_path / "x")
+    found = open_program(str(tmp_path / "x"))
+    assert measure_program(found) == measure_program(open_program(str(tmp_path / "x" / "program.safetensors")))
+    assert found.state_bytes == load_program(tmp_path / "x" / "program.safetensors").state_bytes
+    assert read_export(tmp_path / "x")[0]["state_bytes"] == program.state_bytes
+    assert open_program("listops/mgrade") is None
+    assert open_program(str(Path(__file__).parent)) is None
+    with pytest.raises(ValueError, match="is not a safetensors file"):
+        open_program(__file__)

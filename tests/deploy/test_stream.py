@@ -1,0 +1,101 @@
+"""Streams: samples from lines and sound, compiled and interpreted alike."""
+
+import numpy as np
+import pytest
+
+from deploy.programs import assert_as_interpreted, inputs_for, inputs_of, integer, program_of
+from mgrade.deploy import stream as streams
+from mgrade.deploy.source import parse_samples
+from mgrade.deploy.stream import csv_samples, open_stream, stream, wav_samples
+
+PROGRAMS = {
+    "float32": lambda: program_of(readout="mean"),
+    "tokens": lambda: program_of(tokens=True),
+    "int16": lambda: integer(program_of(readout="sum")),
+    "int8": lambda: integer(program_of("mingru"), "int8"),
+}
+
+
+def parse(text, inputs=2, tokens=False):
+    return [sample.tolist() for sample in parse_samples(text.splitlines(keepends=True), inputs, tokens, "here")]
+
+
+def test_lines_become_samples():
+    assert parse("1,2\n3,4\n") == [[1, 2], [3, 4]]
+    assert parse("1,2\r\n3,4") == [[1, 2], [3, 4]]
+    assert parse("\n  \nname, other\n\n 1 , 2e0 \n\n") == [[1, 2]]
+    assert parse('"a","b"\n"1","-2.5"\n') == [[1, -2.5]]
+    assert parse("\ufeff1,2\n") == [[1, 2]]  # as spreadsheets begin
+    assert parse("a\n3\n0\n", 4, tokens=True) == [3, 0]
+    assert parse("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\nc,d\n", "here, line 2: must be finite numbers, got 'c,d'"),
+        ("1,2\na,b\n", "here, line 2: must be finite numbers, got 'a,b'"),
+        ("x,1\n", "here, line 1: must be finite numbers, got 'x,1'"),
+        ("1,\n", "here, line 1: must be finite numbers, got '1,'"),
+        ("1,2\n,\n", "here, line 2: must be finite numbers, got ','"),
+        ("\n1,2,3\n", "here, line 2: must have 2 values, got 3"),
+        ("1,-inf\n", "here, line 1: must be finite numbers, got '1,-inf'"),
+    ],
+)
+def test_a_bad_line_is_named(text, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is looked at
+        parse(text)
+    assert str(error.value) == message
+
+
+def test_samples_come_one_by_one():
+    read = []
+
+    def lines():
+        for number in range(3):
+            read.append(number)
+            yield f"{number},0\n"
+
+    samples = parse_samples(lines(), 2, False, "here")
+    assert next(samples).tolist() == [0, 0]
+    assert read == [0]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_compiled_and_interpreted_streams_are_equal(monkeypatch, name):
+    program = PROGRAMS[name]()
+    x = inputs_for(program, 1, 25)[0]
+    compiled = open_stream(program)
+    monkeypatch.setattr(streams, "compile", no_compiler)
+    interpreted = open_stream(program)
+    assert type(compiled) is not type(interpreted)
+    expected = np.stack([interpreted.step(sample) for sample in x])
+    assert_as_interpreted(program, np.stack([compiled.step(sample) for sample in x]), expected)
+
+
+def no_compiler(program):
+    raise ValueError("no C compiler found")
+
+
+@pytest.mark.parametrize("error", [ValueError, RuntimeError, OSError])
+def test_without_a_compiler_a_program_is_interpreted(monkeypatch, error):
+    def fail(program):
+        raise error("no")
+
+    monkeypatch.setattr(streams, "compile", fail)
+    program = PROGRAMS["int16"]()
+    x = inputs_of(program, 1, 5)[0]
+    lines = [",".join(map(str, row)) for row in x]
+    outputs = list(stream(program, csv_samples(program, lines, "here")))
+    assert len(outputs) == 5
+    assert all(y.dtype == np.float32 and y.shape == (program.outputs,) for y in outputs)
+
+
+def test_sound_cut_short_gives_whole_frames(tmp_path):
+    path = tmp_path / "a.wav"
+    data = np.arange(7, dtype="<i2").tobytes() + b"\x01"
+    size = (36 + len(data)).to_bytes(4, "little")
+    form = b"WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0"
+    path.write_bytes(b"RIFF" + size + form + b"data" + len(data).to_bytes(4, "little") + data)
+    frames = list(wav_samples(program_of(), path))
+    np.testing.assert_array_equal(np.stack(frames) * 32768, [[0, 1, 2], [3, 4, 5]])
