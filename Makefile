@@ -12,6 +12,7 @@ demo: $(READY)
 	@$(BIN)/mgrade demo
 
 test: lint
+	@sh scripts/tools.sh || true
 	@$(BIN)/python -m pytest
 
 lint: $(READY)

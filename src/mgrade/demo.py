@@ -8,42 +8,20 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from mgrade.deploy import (
-    Program,
-    Source,
-    calibrate,
-    compile,
-    dequantise_output,
-    from_model,
-    open_source,
-    optimise,
-    quantise,
-    quantise_input,
-    write_export,
-)
+from mgrade.deploy import Program, Source, compile, dequantise_output, open_source, quantise_input, write_export
 from mgrade.deploy.c.host import compiler
+from mgrade.deploy.stages import Stage, forms, judged
 from mgrade.footprint import CHIPS
 from mgrade.train import launch, load_recipe
 
 RECIPE = "vowels/mgrade"
 # What a demo writes under its folder, and may write over.
 OWN = ("runs", "results", "export")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One form of the model: its accuracy on the test set, and its bytes."""
-
-    name: str
-    accuracy: float
-    weights: int
-    state: int
 
 
 @dataclass(frozen=True)
@@ -74,21 +52,9 @@ def train(out: Path, epochs: int | None = None, seed: int = 0) -> tuple[Source, 
         torch.set_num_threads(threads)
     seconds = time.perf_counter() - begin
     result = json.loads(path.read_text("utf-8"))
-    stage = Stage(
-        "trained, in PyTorch", result["metrics"]["test_accuracy"], 4 * result["parameters"], result["state_bytes"]
-    )
+    figures = {"accuracy": result["metrics"]["test_accuracy"]}
+    stage = Stage("trained, in PyTorch", figures, 4 * result["parameters"], result["state_bytes"])
     return open_source(out / "runs" / RECIPE / f"seed{seed}"), stage, seconds
-
-
-def forms(source: Source) -> Iterator[tuple[str, Program]]:
-    """The program after each pass."""
-    model = source.model.eval()
-    yield "as a program, step by step", from_model(model)
-    snapped = from_model(model, snap=True)
-    yield "taps snapped to whole delays", snapped
-    small = optimise(snapped)
-    yield "delay lines trimmed", small
-    yield "quantised to int8", quantise(small, calibrate(small, source.calibration()))
 
 
 def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:
@@ -96,7 +62,7 @@ def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:
     source, trained, seconds = train(out, epochs, seed)
     stages = [trained]
     for name, program in forms(source):
-        stages.append(Stage(name, source.judge(program)["accuracy"], program.parameter_bytes, program.state_bytes))
+        stages.append(judged(source, name, program))
     files = out / "export"
     write_export(program, source.name, "c", files)
     step = None
@@ -106,7 +72,8 @@ def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:
         pass  # the export is there all the same
     else:
         accuracy, step = _stream(source, program, seed)
-        stages.append(Stage("compiled from C, streamed", accuracy, program.parameter_bytes, program.state_bytes))
+        figures = {"accuracy": accuracy}
+        stages.append(Stage("compiled from C, streamed", figures, program.parameter_bytes, program.state_bytes))
     chips = sorted(CHIPS, key=lambda chip: chip.ram + chip.flash)
     fits = [chip.name for chip in chips if chip.fits(program.parameter_bytes, program.state_bytes)]
     return Story(stages, seconds, step, fits, files)

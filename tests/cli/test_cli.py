@@ -37,7 +37,7 @@ def test_a_short_demo_goes_from_recordings_to_a_c_program(capsys, tmp_path):
     assert status == 0
     stages = [line for line in out.splitlines() if line.endswith(" B")]
     assert [stage[:10] for stage in stages] == [
-        "trained, i", "as a progr", "taps snapp", "delay line", "quantised ", "compiled f"
+        "trained, i", "as a progr", "taps snapp", "delay line", "int8 weigh", "compiled f"
     ]  # fmt: skip
     accuracy = [float(re.search(r"([0-9.]+) %", stage)[1]) for stage in stages]
     assert accuracy[0] == accuracy[1] > 85

@@ -129,9 +129,9 @@ def test_subjects_are_recipes_saved_models_and_runs(tmp_path, monkeypatch):
 
 def test_other_subjects_are_refused(tmp_path):
     (tmp_path / "model.c").write_text("int main;")
-    with pytest.raises(ValueError, match="exports cannot be measured yet"):
+    with pytest.raises(ValueError, match=r"is a file, and no recipe"):
         find_subject(str(tmp_path / "model.c"))
-    with pytest.raises(ValueError, match=r"neither a saved model \(config.json\) nor a finished run"):
+    with pytest.raises(ValueError, match=r"neither a saved model \(config.json\), a finished run"):
         find_subject(str(tmp_path))
     (tmp_path / "config.json").write_text('{"format": "other"}')
     with pytest.raises(ValueError, match="format must be 'mgrade-model'"):

@@ -34,6 +34,7 @@ for _command in (
     footprint.size,
     deploy.export,
     deploy.stream,
+    deploy.stages,
 ):
     app.command()(_command)
 app.add_typer(data_app, name="data")
@@ -115,7 +116,8 @@ def demo(
     for column in ("Japanese Vowels: who speaks?", "test accuracy", "weights", "state of a stream"):
         table.add_column(column, justify="left" if column.endswith("?") else "right", no_wrap=True)
     for stage in story.stages:
-        table.add_row(stage.name, f"{100 * stage.accuracy:.2f} %", f"{stage.weights:,} B", f"{stage.state:,} B")
+        accuracy = f"{100 * stage.figures['accuracy']:.2f} %"
+        table.add_row(stage.name, accuracy, f"{stage.parameter_bytes:,} B", f"{stage.state_bytes:,} B")
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table)
     console.print(f"\ntrained in {story.train_seconds:.0f} s", end="")

@@ -105,3 +105,46 @@ def stream(
             print(",".join(f"{value:.6g}" for value in outputs), flush=True)
     except BrokenPipeError:  # whoever reads has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def stages(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    examples: Annotated[Optional[int], typer.Option(help="Only the first examples of the test set.")] = None,  # noqa: UP045
+    tensors: Annotated[bool, typer.Option("--tensors", help="Also what rounding each matrix alone costs.")] = False,
+    chip: Annotated[Optional[str], typer.Option(help="Also run float32 and int8 on a chip.")] = None,  # noqa: UP045
+    out: Annotated[Optional[Path], typer.Option(help="Write a result file.")] = None,  # noqa: UP045
+    data: Annotated[Optional[Path], typer.Option(help="Folder with data sets.")] = None,  # noqa: UP045
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+) -> None:
+    """Show what every stage of an export keeps of a run's accuracy, and its bytes: snapping, trimming, int8."""
+    from mgrade.cli.training import use_data
+    from mgrade.deploy.stages import stage_report
+
+    use_data(data)
+    report = stage_report(run, examples=examples, with_tensors=tensors, chip=chip)
+    if out is not None:
+        from mgrade._files import replace
+
+        out.parent.mkdir(parents=True, exist_ok=True)
+        replace(out, (json.dumps(report, indent=1) + "\n").encode())
+    if as_json:
+        print(json.dumps(report, indent=1))
+        return
+    figures = list(report["stages"][0]["figures"])
+    table = Table(box=None, pad_edge=False)
+    for column in ("stage", *figures, "weights", "state of a stream"):
+        table.add_column(column, justify="left" if column == "stage" else "right", no_wrap=True)
+    for stage in report["stages"]:
+        cells = [f"{stage['figures'][name]:.4f}" for name in figures]
+        table.add_row(stage["name"], *cells, f"{stage['parameter_bytes']:,} B", f"{stage['state_bytes']:,} B")
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    for entry in report.get("tensors", [])[:5]:
+        print(f"dearest: op {entry['op']} {entry['kind']} {entry['array']} {entry['shape']}")
+    for entry in report.get("chips", []):
+        print(f"{entry['precision']} on {entry['chip']}: {_on_chip(entry)}")
+
+
+def _on_chip(found: dict[str, Any]) -> str:
+    said = "every output equal" if found["equal"] else "OUTPUTS DIFFER"
+    flash, ram, count = found["flash_bytes"], found["ram_bytes"], found["instructions"]
+    return f"{said}, flash {flash:,} B, RAM {ram:,} B, {count:,} instructions a step"

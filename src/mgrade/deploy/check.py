@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 MAX_WIDTH, MAX_OPS, MAX_STATE, MAX_PRODUCTS = 4096, 4096, 1 << 28, 1 << 26
 # Sums are rescaled within 32 bits: the top half of a product, then a shift of 1 to 30.
 LEAST_SHIFT, MOST_SHIFT = 17, 46
+# How far apart the scales around an addition may be, and the largest epsilon of a norm.
+ADD_SPREAD, MOST_EPSILON = 14, 1 << 56
 # Products of int8 and int16 that still add up within 32 bits.
 MAX_INTEGER_TERMS = 512
 
@@ -116,7 +118,7 @@ def _size(sizes: dict[str, int], letter: str, size: int, what: str) -> None:
 
 NUMBER_RANGES = {
     "eps": (1e-12, 1.0),
-    "epsilon": (1, 1 << 56),
+    "epsilon": (1, MOST_EPSILON),
     "scale_shift": (1, 62),
     "extra": (0, 15),
     "state_exponent": (-30, 45),
@@ -175,5 +177,7 @@ def _exponents(program: Program) -> None:
                 raise ValueError(f"ops[{index}] ({op.kind}): exponents must be equal before and after it")
         if op.kind == "add":
             spread = [program.exponents[value] for value in (*op.args, index + 1)]
-            if max(spread) - min(spread) > 14:
-                raise ValueError(f"ops[{index}] (add): exponents must lie within 14 of each other, got {spread}")
+            if max(spread) - min(spread) > ADD_SPREAD:
+                raise ValueError(
+                    f"ops[{index}] (add): exponents must lie within {ADD_SPREAD} of each other, got {spread}"
+                )

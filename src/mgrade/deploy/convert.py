@@ -98,7 +98,7 @@ class _Builder:
             return self.add("filter", [value], weight=conv.weight.t(), lag=lag)
         assert isinstance(conv, DelayConv)
         if snap:
-            weight, lag = snapped(conv)
+            weight, lag = conv.snapped()
             return self.add("taps", [value], weight=weight, lag=lag)
         kernel = delay_kernel(conv.weight, conv.position, length=conv.length, sigma=conv.sigma)
         return self.add("filter", [value], weight=kernel.t(), lag=torch.arange(conv.length))
@@ -133,23 +133,6 @@ class _Builder:
         value = self.linear(head, value)
         if model.config.readout in ("mean", "sum"):
             self.add(model.config.readout, [value])
-
-
-def snapped(conv: DelayConv) -> tuple[Tensor, Tensor]:
-    """weight, lag (dim, taps): whole delays in rising order, with the mass of each tap; taps that meet are one."""
-    position, weight = conv.position.detach(), conv.weight.detach()
-    lag = position.round().long()
-    alone = delay_kernel(
-        torch.ones_like(weight).reshape(-1, 1), position.reshape(-1, 1), length=conv.length, sigma=conv.sigma
-    )
-    mass = alone.sum(1).view_as(weight)
-    lag, order = lag.sort(dim=1, stable=True)
-    weight = (weight * mass).gather(1, order)
-    for tap in range(lag.shape[1] - 1):
-        same = lag[:, tap] == lag[:, tap + 1]
-        weight[:, tap + 1] += torch.where(same, weight[:, tap], 0)
-        weight[:, tap] = torch.where(same, 0, weight[:, tap])
-    return weight, lag
 
 
 def _array(tensor: Tensor) -> npt.NDArray[np.generic]:

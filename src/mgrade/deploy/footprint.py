@@ -53,7 +53,7 @@ def arrays(program: Program) -> list[Piece]:
     return [
         Piece(index, op.kind, name, array.shape, str(array.dtype))
         for index, op in enumerate(program.ops)
-        for name, array in op.arrays.items()
+        for name, array in sorted(op.arrays.items())
     ]
 
 

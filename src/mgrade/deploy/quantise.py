@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mgrade.deploy.arithmetic import GATE_BITS, TABLE_BITS, UNIT
-from mgrade.deploy.check import LEAST_SHIFT, MOST_SHIFT
+from mgrade.deploy.check import ADD_SPREAD, LEAST_SHIFT, MOST_EPSILON, MOST_SHIFT
 from mgrade.deploy.interpreter import Interpreter
 from mgrade.deploy.program import BITS, Op, Program
 
@@ -23,6 +23,8 @@ Array = npt.NDArray[Any]
 # Operations whose result has the scale of an argument: of which.
 KEEPS_SCALE = {"gelu": 0, "glu": 0, "gated": 1, "mean": 0, "sum": 0}
 STATES = (16, 32)
+# Values of any size in between fit: 2**-20 down to the last bits, 2**29 at the top.
+LEAST_EXPONENT, MOST_EXPONENT = -15, 28
 # Biases up to this size count: in units of the sum they are added to.
 MOST_BIAS = 1 << 30
 
@@ -82,17 +84,46 @@ def quantise(program: Program, ranges: Ranges, *, precision: str = "int16", stat
 
 
 def _exponents(program: Program, ranges: Ranges, precision: str) -> list[int]:
-    """Fraction bits of every value: as many as its range leaves, and no two further apart than an `add` takes."""
-    bits = BITS[precision]
-    exponents = [0 if program.tokens else _fitting(ranges.values[0], bits)]
+    """Fraction bits of every value: as many as its range leaves, and its readers take."""
+    most = [MOST_EXPONENT] * (len(program.ops) + 1)
+    while True:
+        exponents = _within(program, ranges, BITS[precision], most)
+        too_fine = {}
+        for index, op in enumerate(program.ops):
+            if op.kind == "add":
+                near = (*op.args, index + 1)
+                too_fine |= _over(exponents, near, min(exponents[value] for value in near) + ADD_SPREAD)
+            elif op.kind == "norm":
+                unit = op.numbers["eps"] * op.arrays["scale"].shape[0] ** 3
+                too_fine |= _over(exponents, op.args, math.floor(math.log2(MOST_EPSILON / unit) / 2))
+        if not too_fine:
+            return exponents
+        for value, limit in too_fine.items():
+            most[_origin(program, value)] = limit
+
+
+def _within(program: Program, ranges: Ranges, bits: int, most: list[int]) -> list[int]:
+    """The same for limits that are known."""
+    exponents = [0 if program.tokens else min(_fitting(ranges.values[0], bits), most[0])]
     gates = {op.args[0] if op.kind == "gated" else op.args[1] for op in program.ops if op.kind in ("gated", "glu")}
     for index, op in enumerate(program.ops):
         if op.kind in KEEPS_SCALE:
             exponents.append(exponents[op.args[KEEPS_SCALE[op.kind]]])
         else:
             wanted = GATE_BITS - (16 - bits) if index + 1 in gates else _fitting(ranges.values[index + 1], bits)
-            exponents.append(max(min(wanted, _finest(op, exponents)), bits - 16))
+            exponents.append(min(wanted, most[index + 1], _finest(op, exponents)))
     return exponents
+
+
+def _over(exponents: list[int], values: Iterable[int], limit: int) -> dict[int, int]:
+    return {value: limit for value in values if exponents[value] > limit}
+
+
+def _origin(program: Program, value: int) -> int:
+    """Where the scale of a value comes from."""
+    while value and (op := program.ops[value - 1]).kind in KEEPS_SCALE:
+        value = op.args[KEEPS_SCALE[op.kind]]
+    return value
 
 
 def _finest(op: Op, exponents: list[int]) -> int:
@@ -120,7 +151,7 @@ def _finest(op: Op, exponents: list[int]) -> int:
 
 def _fitting(size: float, bits: int) -> int:
     top = (1 << (bits - 1)) - 1
-    return bits - 2 if size == 0 else max(-8, min(bits - 2, math.floor(math.log2(top / size))))
+    return bits - 2 if size == 0 else max(LEAST_EXPONENT, min(MOST_EXPONENT, math.floor(math.log2(top / size))))
 
 
 def _multiplier(real: Array) -> tuple[Array, int]:
@@ -186,11 +217,12 @@ class _Quantiser:
 
     def _taps_input(self, op: Op, index: int) -> Op:
         source = self.exponents[op.args[0]]
+        one = 1 << max(0, min(source, 14))  # which is 1 only where the input holds a 1: the bias makes up for it
+        real, bias = one * 2.0**-source, op.arrays["bias"] * (2.0**source / one)
         weight, scale = _rows(op.arrays["weight"])
-        reach = max(self.ranges.values[op.args[0]], 1.0) * np.abs(op.arrays["weight"]).astype(np.float64).sum(1)
+        reach = max(self.ranges.values[op.args[0]], real) * np.abs(op.arrays["weight"]).astype(np.float64).sum(1)
         unit = np.maximum(reach, 1e-30) / ((1 << (self.bits - 1)) - 1)  # of a delayed input
         multiplier, down = _multiplier(scale * 2.0**-source / unit)
-        one, bias = 1 << max(source, 0), op.arrays["bias"] * 2.0 ** min(source, 0)  # of a coarse input there is no 1
         both, size = _rows(np.concatenate([op.arrays["mix"], bias[:, None]], 1))
         mix_multiplier, mix_down = _multiplier(size * unit * 2.0 ** self.exponents[index + 1])
         arrays = {

@@ -72,7 +72,7 @@ def parse_program(data: bytes) -> Program:
     _check_description(description)
     own: list[dict[str, Any]] = [{} for _ in description["ops"]]
     places = {str(index): place for index, place in enumerate(own)}
-    for full, array in arrays.items():
+    for full, array in sorted(arrays.items()):  # which come in any order
         index, dot, name = full.partition(".")
         if not dot or index not in places:
             raise ValueError(f"array {full!r:.80} belongs to no operation")

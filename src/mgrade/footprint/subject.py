@@ -1,4 +1,4 @@
-"""What a footprint is asked of: a recipe, a saved model or a finished run."""
+"""What a footprint is asked of: a recipe, a saved model or a finished run. Exports are counted by `mgrade.deploy`."""
 
 from __future__ import annotations
 

@@ -49,6 +49,27 @@ class DelayConv(nn.Module):
             skip=skip,
         )
 
+    @torch.no_grad()
+    def snap_(self) -> None:
+        """Moves every tap to the nearest whole delay, with the weight that it had over all delays; taps that meet there
+        are one. As good as the taps are narrow: give `sigma` 0.1 or less afterwards, and they are one delay wide."""
+        weight, lag = self.snapped()
+        self.position.copy_(lag)
+        self.weight.copy_(weight)
+
+    def snapped(self) -> tuple[Tensor, Tensor]:
+        """weight, lag (dim, taps): what `snap_` sets, in rising order of the lags."""
+        position, weight = self.position.detach(), self.weight.detach()
+        reach = torch.arange(self.length, dtype=position.dtype, device=position.device)
+        mass = torch.exp(-0.5 * ((reach - position[..., None]) / self.sigma) ** 2).sum(-1)
+        lag, order = position.round().long().sort(dim=1, stable=True)
+        weight = (weight * mass).gather(1, order)
+        for tap in range(lag.shape[1] - 1):
+            same = lag[:, tap] == lag[:, tap + 1]
+            weight[:, tap + 1] += torch.where(same, weight[:, tap], 0)
+            weight[:, tap] = torch.where(same, 0, weight[:, tap])
+        return weight, lag
+
     def initial_state(self, batch: int) -> Tensor:
         """A silent delay line, (batch, length - 1, dim)."""
         return self.weight.new_zeros(batch, self.length - 1, self.weight.shape[0])

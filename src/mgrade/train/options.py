@@ -45,6 +45,11 @@ class Training:
     """Width of a tap at the start, from which it narrows to the model's `sigma`."""
     sigma_until: float = 0.25
     """Share of the training after which taps have their final width."""
+    snap: bool = False
+    """Taps keep the width `sigma_from` until then, when each becomes one whole delay; needs a `sigma` of 0.1 or less.
+    An export then has no taps left to snap."""
+    int8: bool = False
+    """Weights are rounded as an int8 export rounds them in every pass, and in the model that is saved."""
     precision: str = "float32"
     """Exact `float32`, `tf32` matrix products, or `bfloat16` activations (on CUDA; the CPU computes in float32)."""
     evaluations: int = 50
@@ -72,6 +77,11 @@ class Training:
         for name, choices in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        for name in ("snap", "int8"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
+        if self.snap and self.sigma_from is None:
+            raise ValueError("snap needs sigma_from: the width of a tap before it snaps")
         if self.clip_value is not None and self.clip_norm is not None:
             raise ValueError("takes clip_value or clip_norm, not both")
         self._check_class_weights()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from mgrade._files import replace
 from mgrade._provenance import commit, hardware, versions
 from mgrade.nn import DelayConv, Model
+from mgrade.train.options import Training
 from mgrade.train.recipe import Recipe
 
 
@@ -37,10 +39,16 @@ def read_result(path: Path) -> dict[str, Any] | None:
     return document
 
 
+_DEFAULTS = {"train": {f.name: f.default for f in dataclasses.fields(Training) if f.default is not dataclasses.MISSING}}
+
+
 def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
-    """The first option in which two recipes differ, as `train.steps is 50 here and 1000 there`."""
+    """The first option in which two recipes differ, as `train.steps is 50 here and 1000 there`.
+
+    An option that the other, older one does not know yet has its default there.
+    """
     for table in ("task", "model", "train"):
-        mine, other = ours[table], theirs.get(table, {})
+        mine, other = ours[table], {**_DEFAULTS.get(table, {}), **theirs.get(table, {})}
         for key in sorted({*mine, *other}):
             if mine.get(key) != other.get(key):
                 return f"{table}.{key} is {mine.get(key)!r} here and {other.get(key)!r} there"

@@ -32,6 +32,7 @@ from mgrade.train.processes import Processes
 from mgrade.train.progress import Log, Reporter
 from mgrade.train.recipe import Recipe
 from mgrade.train.result import difference
+from mgrade.train.rounding import rounded_weights
 from mgrade.train.step import TrainingStep, cosine
 
 # Sigma narrows in so many equal stages: each is a constant of the captured step.
@@ -87,6 +88,7 @@ class Run:
             recurrence_rate=train.recurrence_rate,
             schedule=_factors(train, self.steps),
             clip=train.clip,
+            int8=train.int8,
             processes=processes,
         )
         self.validation = recipe.task.examples("validation", seed, device)
@@ -181,6 +183,8 @@ class Run:
         self.model.train()
         while self.step < self.steps:
             if self.step in self.sigma:
+                if self.recipe.train.snap and self.step == max(self.sigma):
+                    self._snap()
                 self._set_sigma(self.sigma[self.step])
             if drops:
                 torch.manual_seed(derive(self.seed, "dropout", self.step, self.processes.rank))
@@ -214,6 +218,10 @@ class Run:
 
     def _look(self) -> None:
         """Validation: one more point of the curve, and the best weights if these are no worse."""
+        with rounded_weights(self.model, self.recipe.train.int8):
+            self._judge()
+
+    def _judge(self) -> None:
         task = self.recipe.task
         figures = evaluate(self.model, task, self.validation, self.recipe.train.batch, self.processes)
         since = self.step - (self.points[-1]["step"] if self.points else 0)
@@ -253,6 +261,13 @@ class Run:
             shares = self.feed.class_shares(classes).float()
             return torch.where(shares > 0, 1 / (classes * shares), 0.0)
         return torch.tensor(given, device=self.device)
+
+    def _snap(self) -> None:
+        """Taps become whole delays, where their positions stay: there no gradient moves them."""
+        for module in self.model.modules():
+            if isinstance(module, DelayConv):
+                module.snap_()
+                self.training.rest(module.position)
 
     def _set_sigma(self, sigma: float) -> None:
         for module in self.model.modules():
@@ -337,6 +352,8 @@ def _sigma_stages(train: Training, final: float, steps: int) -> dict[int, float]
     if train.sigma_from is None:
         return {}
     until = math.ceil(train.sigma_until * steps)
+    if train.snap:
+        return {0: train.sigma_from, until: final}
     stages = {
         round(until * stage / SIGMA_STAGES): train.sigma_from * (final / train.sigma_from) ** (stage / SIGMA_STAGES)
         for stage in range(SIGMA_STAGES)

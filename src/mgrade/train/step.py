@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from mgrade.nn import Model
 from mgrade.train.optimiser import parameter_groups
 from mgrade.train.processes import Processes
+from mgrade.train.rounding import rounded_weights
 
 
 def cosine(steps: int, warmup: int = 0) -> list[float]:
@@ -33,6 +34,7 @@ class TrainingStep:
 
     loss(model, *batch) -> a scalar, or a sum and what to divide it by. `schedule` holds a factor of the learning rate
     for every step; after its end the last one stays. `clip` bounds gradients, as ("value", limit) or ("norm", limit).
+    With `int8` the loss is that of weights rounded as an int8 export rounds them.
     From the first loss on that is not finite nothing is updated any more: `failed()` says so.
 
     With several `processes` each gives its own rows, and all take the step that one would take over all rows.
@@ -49,11 +51,12 @@ class TrainingStep:
         schedule: Sequence[float] = (1.0,),
         clip: tuple[str, float] | None = None,
         capture: bool = True,
+        int8: bool = False,
         processes: Processes | None = None,
     ):
         if clip is not None and (clip[0] not in ("value", "norm") or not clip[1] > 0):
             raise ValueError(f"clip must be ('value', limit) or ('norm', limit) with a limit above 0, got {clip!r}")
-        self.model, self.loss, self.clip = model, loss, clip
+        self.model, self.loss, self.clip, self.int8 = model, loss, clip, int8
         self.processes = processes or Processes()
         self.parameters = list(model.parameters())
         device = self.parameters[0].device
@@ -98,6 +101,12 @@ class TrainingStep:
         steps = [int(state["step"]) for state in self.optimiser.state.values() if "step" in state]
         return max(steps, default=0)
 
+    @torch.no_grad()
+    def rest(self, parameter: nn.Parameter) -> None:
+        """Takes the momentum out of a parameter that was set anew."""
+        if "exp_avg" in (kept := self.optimiser.state.get(parameter, {})):
+            kept["exp_avg"].zero_()
+
     def recapture(self) -> None:
         """Makes the next call record the step anew, after something that the graph holds as a constant changed."""
         self._graph = None
@@ -128,8 +137,9 @@ class TrainingStep:
 
     def _step(self, *batch: Tensor) -> Tensor:
         self.optimiser.zero_grad(set_to_none=True)
-        loss, shown = self._loss(*batch)
-        loss.backward()
+        with rounded_weights(self.model, self.int8):
+            loss, shown = self._loss(*batch)
+            loss.backward()
         self._bound_gradients()
         self._set_rates()
         found = self.optimiser.found_inf

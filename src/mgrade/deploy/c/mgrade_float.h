@@ -16,18 +16,35 @@
 #define MG_HOT
 #endif
 
-/* Values that one instruction takes at once, and outputs that are summed side by side in registers. */
+/* Values that one instruction takes at once, and what is summed side by side in registers: MG_EACH names the vectors
+ * one by one, because compilers keep those of an array in memory. */
 #if defined(__GNUC__) && defined(__AVX512F__)
 #define MG_LANES 16
-#define MG_BLOCK 64
-#elif defined(__GNUC__) && defined(__AVX__)
+#define MG_VECTORS 4
+#define MG_EACH(DO) DO(0) DO(1) DO(2) DO(3)
+#elif defined(__GNUC__) && (defined(__AVX__) || defined(__SSE2__) || defined(__aarch64__) || defined(__wasm_simd128__))
+#if defined(__AVX__)
 #define MG_LANES 8
-#define MG_BLOCK 64
-#elif defined(__GNUC__) && (defined(__SSE2__) || defined(__aarch64__) || defined(__wasm_simd128__))
+#else
 #define MG_LANES 4
-#define MG_BLOCK 32
+#endif
+#define MG_VECTORS 8
+#define MG_EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #endif
 #define MG_SMALL_BLOCK 4
+
+#if defined(MG_LANES)
+#define MG_BLOCK (MG_LANES * MG_VECTORS)
+/* MG_LANES values, wherever they lie, and whole numbers in their place. */
+typedef float mg_lanes __attribute__((vector_size(MG_LANES * 4), aligned(4), may_alias));
+typedef uint32_t mg_bits __attribute__((vector_size(MG_LANES * 4)));
+#define MG_AT(pointer, v) (((const mg_lanes *)(const void *)(pointer))[v])
+#define MG_PUT(pointer, v) (((mg_lanes *)(void *)(pointer))[v])
+/* A weight matrix begins where a vector does: no load crosses from one line of the cache into the next. */
+#if !defined(MGRADE_WEIGHTS)
+#define MGRADE_WEIGHTS static const __attribute__((aligned(MG_LANES * 4)))
+#endif
+#endif
 
 /* Activations ----------------------------------------------------------------------------------------------------- */
 
@@ -55,6 +72,39 @@ MG_UNUSED static inline float mg_exp(float x) {
 
 MG_UNUSED static inline float mg_sigmoid(float x) { return 1.0f / (1.0f + mg_exp(-x)); }
 
+#if defined(MG_LANES)
+/* yes where the mask is set, no where it is not. */
+MG_UNUSED static inline mg_lanes mg_choose(mg_bits mask, mg_lanes yes, mg_lanes no) {
+    return (mg_lanes)((mask & (mg_bits)yes) | (~mask & (mg_bits)no));
+}
+
+/* mg_sigmoid of MG_LANES values: left to themselves, compilers make branches of the bounds, or take one at a time. */
+MG_UNUSED static inline mg_lanes mg_sigmoids(mg_lanes x) {
+    const mg_lanes none = {0}, bound = none + 87.0f;
+    x = mg_choose((mg_bits)(x > bound), bound, x);
+    x = -mg_choose((mg_bits)(x < -bound), -bound, x);
+    const mg_lanes turned = x * 1.44269504f + 12582912.0f, whole = turned - 12582912.0f;
+    const mg_lanes r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+    mg_lanes p = none + 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    const mg_lanes scale = (mg_lanes)(((mg_bits)turned << 23) + 0x3f800000u);
+    return 1.0f / (1.0f + p * scale);
+}
+#endif
+
+/* Begins a loop over n values: as many as there are vectors for, i becomes the first that is left. */
+#if defined(MG_LANES)
+#define MG_BY_LANES(...) \
+    for (; i + MG_LANES <= n; i += MG_LANES) { __VA_ARGS__ }
+#else
+#define MG_BY_LANES(...)
+#endif
+
 /* 1 / sqrt(v), v > 0; 0 for infinity. */
 MG_UNUSED static inline float mg_reciprocal_root(float v) {
     uint32_t bits;
@@ -68,14 +118,19 @@ MG_UNUSED static inline float mg_reciprocal_root(float v) {
 }
 
 MG_HOT static void mg_gelu(float *y, const float *x, int n) {
-    for (int i = 0; i < n; i++) {
+    int i = 0;
+    MG_BY_LANES(const mg_lanes u = MG_AT(x + i, 0);
+                MG_PUT(y + i, 0) = u * mg_sigmoids(1.59576912f * (u + 0.044715f * u * u * u));)
+    for (; i < n; i++) {
         const float u = x[i];
         y[i] = u * mg_sigmoid(1.59576912f * (u + 0.044715f * u * u * u));
     }
 }
 
 MG_HOT static void mg_glu(float *y, const float *x, const float *gate, int n) {
-    for (int i = 0; i < n; i++) y[i] = x[i] * mg_sigmoid(gate[i]);
+    int i = 0;
+    MG_BY_LANES(MG_PUT(y + i, 0) = MG_AT(x + i, 0) * mg_sigmoids(MG_AT(gate + i, 0));)
+    for (; i < n; i++) y[i] = x[i] * mg_sigmoid(gate[i]);
 }
 
 MG_HOT static void mg_add(float *y, const float *a, const float *b, int n) {
@@ -108,10 +163,11 @@ MG_HOT static void mg_norm(float *y, const float *x, const float *scale, const f
 /* Linear maps ----------------------------------------------------------------------------------------------------- */
 
 #if defined(MG_LANES)
-/* MG_LANES values, wherever they lie. */
-typedef float mg_lanes __attribute__((vector_size(MG_LANES * 4), aligned(4), may_alias));
-#define MG_VECTORS (MG_BLOCK / MG_LANES)
-#define MG_AT(pointer, v) (((const mg_lanes *)(const void *)(pointer))[v])
+#define MG_FROM_ZERO(v) mg_lanes sum##v = {0};
+#define MG_FROM_BIAS(v) mg_lanes sum##v = MG_AT(bias + done, v);
+#define MG_PLUS_INPUT(v) sum##v += x[i] * MG_AT(row, v);
+#define MG_PLUS_PAST(v) sum##v += MG_AT(w, v) * MG_AT(row, v);
+#define MG_INTO_Y(v) MG_PUT(y + done, v) = sum##v;
 #endif
 
 /* y[j] = bias[j] + sum_i x[i] weight[i][j] for `width` outputs side by side: the hot loop. */
@@ -130,12 +186,10 @@ MG_HOT static void mg_linear(float *restrict y, const float *restrict x, const f
     int done = 0;
 #if defined(MG_LANES)
     for (; done + MG_BLOCK <= outputs; done += MG_BLOCK) {
-        mg_lanes sum[MG_VECTORS];
         const float *row = weight + done;
-        for (int v = 0; v < MG_VECTORS; v++) sum[v] = MG_AT(bias + done, v);
-        for (int i = 0; i < inputs; i++, row += outputs)
-            for (int v = 0; v < MG_VECTORS; v++) sum[v] += x[i] * MG_AT(row, v);
-        memcpy(y + done, sum, sizeof sum);
+        MG_EACH(MG_FROM_BIAS)
+        for (int i = 0; i < inputs; i++, row += outputs) { MG_EACH(MG_PLUS_INPUT) }
+        MG_EACH(MG_INTO_Y)
     }
 #endif
     MG_PRODUCT_BLOCK(16)
@@ -178,13 +232,12 @@ MG_HOT static void mg_filter(float *restrict y, const float *restrict line, int 
     int done = 0;
 #if defined(MG_LANES)
     for (; done + MG_BLOCK <= n; done += MG_BLOCK) {
-        mg_lanes sum[MG_VECTORS];
-        memset(sum, 0, sizeof sum);
+        MG_EACH(MG_FROM_ZERO)
         for (int k = 0; k < taps; k++) {
             const float *row = line + mg_before(at, lag[k], rows) * n + done, *w = weight + k * n + done;
-            for (int v = 0; v < MG_VECTORS; v++) sum[v] += MG_AT(w, v) * MG_AT(row, v);
+            MG_EACH(MG_PLUS_PAST)
         }
-        memcpy(y + done, sum, sizeof sum);
+        MG_EACH(MG_INTO_Y)
     }
 #endif
     MG_FILTER_BLOCK(16)
@@ -241,7 +294,10 @@ MG_HOT static void mg_taps_token(float *restrict y, const uint16_t *restrict lin
 /* Recurrences ----------------------------------------------------------------------------------------------------- */
 
 MG_HOT static void mg_gated(float *hidden, const float *gate, const float *candidate, int n) {
-    for (int i = 0; i < n; i++) {
+    int i = 0;
+    MG_BY_LANES(const mg_lanes take = mg_sigmoids(MG_AT(gate + i, 0));
+                MG_PUT(hidden + i, 0) = (1.0f - take) * MG_AT(hidden + i, 0) + take * MG_AT(candidate + i, 0);)
+    for (; i < n; i++) {
         const float take = mg_sigmoid(gate[i]);
         hidden[i] = (1.0f - take) * hidden[i] + take * candidate[i];
     }

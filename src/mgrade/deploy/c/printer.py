@@ -166,7 +166,7 @@ class _Printed:
 
     def _calls(self, index: int) -> list[str]:
         program, op = self.program, self.program.ops[index]
-        fields: dict[str, Any] = {name: self._named(op, name, array) for name, array in op.arrays.items()}
+        fields: dict[str, Any] = {name: self._named(op, name, array) for name, array in sorted(op.arrays.items())}
         fields |= {"n": program.widths[index + 1], "tokens": program.inputs}
         fields |= {
             "y": self.slots.where(index + 1),
