@@ -22,7 +22,7 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks.cpu
 
 tables: $(READY)
-	@$(BIN)/python -m mgrade.report.markdown docs/results.md
+	@$(BIN)/python -m mgrade.report.markdown docs/results.md docs/deploy.md
 
 setup: $(READY)
 

@@ -13,6 +13,20 @@ def test_the_results_page_is_what_the_files_say():
     assert text.count("<!-- table:") == 4
 
 
+def test_the_deploy_page_is_what_the_files_say():
+    text = (ROOT / "docs/deploy.md").read_text("utf-8")
+    assert fill(text, ROOT / "results") == text, "run `make tables`"
+    assert text.count("<!-- stages:") == 3
+
+
+def test_stages_that_were_not_run_say_how(tmp_path):
+    filled = fill("<!-- stages: fsdd -->\nold\n<!-- end -->\n", tmp_path)
+    assert filled == (
+        "<!-- stages: fsdd -->\nNot run: `mgrade stages RUN --chip cortex-m55 --out results/deploy/fsdd.json`\n"
+        "<!-- end -->\n"
+    )
+
+
 def test_only_tables_are_touched(tmp_path):
     page = "before 1.23\n<!-- table: flipflop -->\nold | row\n<!-- end -->\nafter\n"
     filled = fill(page, tmp_path)

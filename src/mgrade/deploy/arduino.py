@@ -44,7 +44,7 @@ def arduino_files(program: Program, name: str) -> dict[str, str]:
         "maintainer": "mgrade",
         "sentence": sentence,
         "paragraph": f"Exported by mgrade, {program.precision}: {program.state_bytes} bytes of state.",
-        "url": "https://github.com/mgrade/mgrade",
+        "url": "https://pypi.org/project/mgrade/",
         "category": "Data Processing",
         "architectures": "*",
         "includes": f"{name}.h",

@@ -23,8 +23,8 @@ Array = npt.NDArray[Any]
 # Operations whose result has the scale of an argument: of which.
 KEEPS_SCALE = {"gelu": 0, "glu": 0, "gated": 1, "mean": 0, "sum": 0}
 STATES = (16, 32)
-# Values of any size in between fit: 2**-20 down to the last bits, 2**29 at the top.
-LEAST_EXPONENT, MOST_EXPONENT = -15, 28
+# Of values whose size was measured: units may be small or large, millionths or millions.
+LEAST_EXPONENT, MOST_EXPONENT = -20, 28
 # Biases up to this size count: in units of the sum they are added to.
 MOST_BIAS = 1 << 30
 
@@ -88,7 +88,7 @@ def _exponents(program: Program, ranges: Ranges, precision: str) -> list[int]:
     most = [MOST_EXPONENT] * (len(program.ops) + 1)
     while True:
         exponents = _within(program, ranges, BITS[precision], most)
-        too_fine = {}
+        too_fine: dict[int, int] = {}
         for index, op in enumerate(program.ops):
             if op.kind == "add":
                 near = (*op.args, index + 1)
@@ -96,7 +96,7 @@ def _exponents(program: Program, ranges: Ranges, precision: str) -> list[int]:
             elif op.kind == "norm":
                 unit = op.numbers["eps"] * op.arrays["scale"].shape[0] ** 3
                 too_fine |= _over(exponents, op.args, math.floor(math.log2(MOST_EPSILON / unit) / 2))
-        if not too_fine:
+        if not too_fine or min(exponents) < LEAST_EXPONENT - 15:  # which no program has
             return exponents
         for value, limit in too_fine.items():
             most[_origin(program, value)] = limit
