@@ -229,9 +229,10 @@ class _RandomProgram:
         if np.dtype(dtype).kind == "f":
             values = self.rng.standard_normal(shape) / np.sqrt(shape[-1])
             return (np.tanh(values) / 1.5 if name == "decay" else values).astype(dtype)
-        low, high = -np.iinfo(dtype).max, np.iinfo(dtype).max
-        if name == "bias":  # of which there may be too much
-            low, high = low >> 8, high >> self._whole(0, 24)
+        high = int(np.iinfo(dtype).max)
+        low = 0 if name.endswith("multiplier") else -high
+        if name == "bias" and self.rng.random() < 0.7:  # of which there may be too much
+            low, high = low >> 10, high >> 10
         values = self.rng.integers(low, high, shape, endpoint=True)
         if self.extreme:
             values = np.where(self.rng.random(shape) < 0.5, self.rng.choice([low, high], shape), values)

@@ -21,7 +21,7 @@ from deploy.programs import (
 )
 from mgrade import Model
 from mgrade.deploy import Interpreter, from_model
-from mgrade.deploy.convert import LONGEST, snapped
+from mgrade.deploy.convert import LONGEST
 from mgrade.nn.convolution import DelayConv
 
 STEPS = 30
@@ -75,10 +75,10 @@ def test_a_snapped_tap_keeps_its_weight_over_all_delays():
     with torch.no_grad():
         conv.position[:] = torch.tensor([[20.3, 30.6], [31.4, 12.0]])
         conv.weight[:] = torch.tensor([[1.0, -2.0], [3.0, 0.5]])
-    weight, lag = snapped(conv)
+    weight, lag = conv.snapped()
     assert lag.tolist() == [[20, 31], [12, 31]]
     mass = 2.0 * np.sqrt(2 * np.pi)
-    assert_close(weight.numpy() / mass, np.array([[1.0, -2.0], [0.5, 3.0]]), 1e-6)
+    assert_close(weight.detach().numpy() / mass, np.array([[1.0, -2.0], [0.5, 3.0]]), 1e-6)
 
 
 def test_taps_that_meet_are_one():
@@ -87,9 +87,9 @@ def test_taps_that_meet_are_one():
         conv.position[:] = torch.tensor([[5.1, 2.0, 4.9, 5.0]])
         conv.weight[:] = torch.tensor([[1.0, 7.0, 2.0, 4.0]])
         conv.position.round_()
-    weight, lag = snapped(conv)
+    weight, lag = conv.snapped()
     assert lag.tolist() == [[2, 5, 5, 5]]
-    assert_close(weight.numpy(), np.array([[7.0, 0.0, 0.0, 7.0]]), 1e-6)
+    assert_close(weight.detach().numpy(), np.array([[7.0, 0.0, 0.0, 7.0]]), 1e-6)
 
 
 def test_snapping_leaves_the_model_as_it_was():
