@@ -94,11 +94,11 @@ class Runner:
             content = path.read_bytes()
         self.interpreter = Interpreter(model_content=content, num_threads=1)
         self.interpreter.allocate_tensors()
-        inputs = sorted(self.interpreter.get_input_details(), key=lambda detail: detail["name"])
-        signature = self.interpreter._get_full_signature_list()["serving_default"]
-        self.x, *self.before = (signature["inputs"][f"args_{i}"] for i in range(len(inputs)))
-        self.y, *self.after = (signature["outputs"][f"output_{i}"] for i in range(len(inputs)))
-        self.zeros = [state.numpy() for state in states]
+        signature = self.interpreter.get_signature_runner("serving_default")
+        inputs, outputs = signature.get_input_details(), signature.get_output_details()
+        self.x, *self.before = (inputs[f"args_{i}"]["index"] for i in range(len(inputs)))
+        self.y, *self.after = (outputs[f"output_{i}"]["index"] for i in range(len(outputs)))
+        self.silence, *self.zeros = (tensor.numpy() for tensor in (x, *states))
 
     def step(self, x: Any) -> Any:
         """One step with everything that a caller has to do."""
@@ -117,18 +117,13 @@ class Runner:
 
     def microseconds(self, steps: int, copy: bool) -> float:
         """Of a step; without copying, the states stay what they are."""
-        x = np.zeros((1, self.zeros_width()), np.float32)
         begin = time.perf_counter()
         for _ in range(steps):
             if copy:
-                self.step(x)
+                self.step(self.silence)
             else:
                 self.interpreter.invoke()
         return 1e6 * (time.perf_counter() - begin) / steps
-
-    def zeros_width(self) -> int:
-        """Channels of the input."""
-        return int(self.interpreter._get_tensor_details(self.x, 0)["shape"][-1])
 
 
 def main() -> None:

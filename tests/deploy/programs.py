@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import strategies as st
 
@@ -19,6 +22,7 @@ from mgrade.deploy import (
     calibrate,
     from_model,
     optimise,
+    print_c,
     quantise,
     quantise_input,
     save_program,
@@ -230,7 +234,7 @@ class _RandomProgram:
             values = self.rng.standard_normal(shape) / np.sqrt(shape[-1])
             return (np.tanh(values) / 1.5 if name == "decay" else values).astype(dtype)
         high = int(np.iinfo(dtype).max)
-        low = 0 if name.endswith("multiplier") else -high
+        low = 0 if name.endswith("multiplier") else -127 if dtype == "int8" else int(np.iinfo(dtype).min)
         if name == "bias" and self.rng.random() < 0.7:  # of which there may be too much
             low, high = low >> 10, high >> 10
         values = self.rng.integers(low, high, shape, endpoint=True)
@@ -246,6 +250,29 @@ class _RandomProgram:
 
 
 # C --------------------------------------------------------------------------------------------------------------------
+
+COMPILERS = ("gcc", "clang-19")
+every_compiler = pytest.mark.parametrize(
+    "cc",
+    [
+        pytest.param(cc, marks=pytest.mark.skipif(shutil.which(cc) is None, reason=f"{cc} is not installed"))
+        for cc in COMPILERS
+    ],
+)
+
+
+def write_c(folder: Path, program: Program, name: str = "model", test: np.ndarray | None = None) -> Path:
+    """The files of an export."""
+    for file, text in print_c(program, name, test).items():
+        (folder / file).write_text(text, encoding="utf-8")
+    return folder
+
+
+def run(folder: Path, *command: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """A command that must not fail."""
+    done = subprocess.run(command, cwd=folder, input=data, capture_output=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr.decode()[-3000:]}"
+    return done
 
 
 def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float = TOLERANCE) -> None:

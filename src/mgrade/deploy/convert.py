@@ -97,10 +97,10 @@ class _Builder:
             lag = torch.arange(conv.weight.shape[1]) * conv.dilation
             return self.add("filter", [value], weight=conv.weight.t(), lag=lag)
         assert isinstance(conv, DelayConv)
+        kernel = delay_kernel(conv.weight, conv.position, length=conv.length, sigma=conv.sigma)
         if snap:
             weight, lag = conv.snapped()
             return self.add("taps", [value], weight=weight, lag=lag)
-        kernel = delay_kernel(conv.weight, conv.position, length=conv.length, sigma=conv.sigma)
         return self.add("filter", [value], weight=kernel.t(), lag=torch.arange(conv.length))
 
     def _recurrence(self, layer: nn.Module, value: int) -> int:

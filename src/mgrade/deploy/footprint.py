@@ -49,12 +49,13 @@ def open_program(subject: str) -> Program | None:
 
 
 def arrays(program: Program) -> list[Piece]:
-    """Every array: what goes into flash."""
-    return [
-        Piece(index, op.kind, name, array.shape, str(array.dtype))
-        for index, op in enumerate(program.ops)
-        for name, array in sorted(op.arrays.items())
-    ]
+    """Every array, equal ones once: what goes into flash."""
+    found: dict[tuple[str, bytes], Piece] = {}
+    for index, op in enumerate(program.ops):
+        for name, array in sorted(op.arrays.items()):
+            key = str(array.dtype), array.tobytes()
+            found.setdefault(key, Piece(index, op.kind, name, array.shape, str(array.dtype)))
+    return list(found.values())
 
 
 def states(program: Program) -> list[Piece]:

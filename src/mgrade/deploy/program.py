@@ -168,8 +168,9 @@ class Program:
 
     @property
     def parameter_bytes(self) -> int:
-        """Of all arrays."""
-        return sum(array.nbytes for op in self.ops for array in op.arrays.values())
+        """Of all arrays; equal ones are kept once."""
+        arrays = (array for op in self.ops for array in op.arrays.values())
+        return sum(len(data) for _, data in {(str(array.dtype), array.tobytes()) for array in arrays})
 
     @property
     def state_bytes(self) -> int:

@@ -255,7 +255,7 @@ MG_HOT static void mg_taps(float *restrict y, const float *restrict line, int at
     }
 }
 
-/* The same over the raw input, (rows, inputs), mixed per channel; the bias counts as far back as there was input. */
+/* The same over the raw input, (rows, inputs), mixed per channel by mix (inputs, n); the bias counts as far back as there was input. */
 MG_HOT static void mg_taps_input(float *restrict y, const float *restrict line, int at, int age,
                                  const float *restrict weight, const uint16_t *restrict lag,
                                  const float *restrict mix, const float *restrict bias, int rows, int taps,
@@ -265,7 +265,7 @@ MG_HOT static void mg_taps_input(float *restrict y, const float *restrict line, 
         for (int i = 0; i < inputs; i++) {
             float delayed = 0.0f;
             for (int k = 0; k < taps; k++) delayed += weight[k] * line[mg_before(at, lag[k], rows) * inputs + i];
-            sum += delayed * *mix++;
+            sum += delayed * mix[i * n + c];
         }
         for (int k = 0; k < taps; k++) begun += lag[k] < age ? weight[k] : 0.0f;
         y[c] = sum + bias[c] * begun;

@@ -209,7 +209,7 @@ class _Printed:
 
     def _named(self, op: Op, name: str, array: npt.NDArray[Any]) -> str:
         """The name of a constant; equal ones are one."""
-        if name == "weight" and op.kind == "linear" and not self.program.integer:
+        if (op.kind, name) in (("linear", "weight"), ("taps_input", "mix")) and not self.program.integer:
             array = array.T  # inputs, then outputs: see the runtime
         array = np.ascontiguousarray(array)
         key = array.dtype.str.encode() + array.tobytes()

@@ -1,0 +1,126 @@
+"""From a fitted model to a Program, and from a budget of bytes to a configuration whose Program fits it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from mgrade.deploy import Choices, Program, Ranges, calibrate, from_model, optimise, prune, quantise, trim
+from mgrade.deploy.program import Op
+from mgrade.estimator.series import Series
+from mgrade.footprint import parse_bytes
+from mgrade.footprint.sizing import GRID
+from mgrade.nn import Model, ModelConfig
+
+PRECISIONS = ("int8", "float32")
+# Where the widths of channels differ by more than this, int8 weights alone cannot even them out.
+UNEQUAL = 4.0
+
+
+def check_precision(precision: str) -> None:
+    """Refuses what is no precision of a program."""
+    Choices(precision=precision)
+
+
+def program_of(model: Model, precision: str, scale: Series, sample: list[Series]) -> Program:
+    """The smallest program of a model that reads raw samples; int8 finds its ranges on `sample`.
+
+    scale (channels): the widths of the channels. Where they are unequal, an int8 program divides by them first, in 16
+    bits, instead of in the encoder's 8.
+    """
+    check_precision(precision)
+    plain = from_model(model)
+    if precision == "float32":
+        return _smaller(plain)
+    if scale.max() > UNEQUAL * scale.min():
+        plain = _divided(plain, scale)
+    chosen = _smaller(plain, lambda program: _bytes(quantise(program, _unit_ranges(program))))
+    return quantise(chosen, calibrate(chosen, [together(sample)]))
+
+
+def together(sample: list[Series]) -> npt.NDArray[np.float32]:
+    """Series as (series, longest, channels): shorter ones begin again, so that every value is one that occurs."""
+    longest = max(len(one) for one in sample)
+    return np.stack([np.resize(one, (longest, one.shape[1])) for one in sample]).astype(np.float32)
+
+
+def _smaller(program: Program, size: Any = None) -> Program:
+    """With or without a narrow delay line: whichever takes fewer bytes in all."""
+    return min(prune(trim(program)), optimise(program), key=size or _bytes)
+
+
+def _divided(program: Program, scale: Series) -> Program:
+    """The same program with a division of every channel before the encoder, whose weights are multiplied instead."""
+    encoder = program.ops[0]
+    even = encoder.with_arrays(weight=(encoder.arrays["weight"] * scale).astype(np.float32))
+    first = Op("scale", (0,), {"weight": (1 / scale).astype(np.float32)})
+    rest = (even, *program.ops[1:])
+    later = tuple(dataclasses.replace(op, args=tuple(value + 1 for value in op.args)) for op in rest)
+    return dataclasses.replace(program, ops=(first, *later))
+
+
+def _bytes(program: Program) -> int:
+    return program.parameter_bytes + program.state_bytes
+
+
+def _unit_ranges(program: Program) -> Ranges:
+    """Any ranges do to count bytes."""
+    rotations = {index: 1.0 for index, op in enumerate(program.ops) if op.kind == "rotate"}
+    return Ranges((1.0,) * (len(program.ops) + 1), rotations)
+
+
+def most_bytes(config: ModelConfig, precision: str) -> int:
+    """Parameters and state of the largest program that a model of `config` can become, whatever its delays."""
+    with torch.random.fork_rng(devices=[]):
+        program = from_model(Model(config))
+    if precision == "float32":
+        return _bytes(program)
+    program = _divided(program, np.ones(config.inputs))
+    return _bytes(quantise(program, _unit_ranges(program)))
+
+
+def within(config: ModelConfig, budget: str | int, precision: str) -> ModelConfig:
+    """`config` at the largest `dim` whose program surely fits `budget`.
+
+    Where no `dim` fits, delays are halved down to the number of taps, and then layers are left out.
+    """
+    check_precision(precision)
+    limit = read_budget(budget)
+    smallest = 0
+    for shape in _shapes(config):
+        chosen = None
+        for dim in GRID["dim"]:
+            smallest = most_bytes(tried := dataclasses.replace(shape, dim=dim), precision)
+            if smallest > limit:
+                break
+            chosen = tried
+        if chosen is not None:
+            return chosen
+    raise ValueError(f"budget must be at least {smallest} bytes for such series at {precision}, got {budget!r}")
+
+
+def _shapes(config: ModelConfig) -> Iterator[ModelConfig]:
+    delay = config.max_delay
+    while True:
+        yield dataclasses.replace(config, max_delay=delay)
+        if delay <= config.taps:
+            break
+        delay = max(config.taps, delay // 2)
+    for depth in range(config.depth - 1, 0, -1):
+        yield dataclasses.replace(config, max_delay=delay, depth=depth)
+
+
+def read_budget(budget: str | int) -> int:
+    """Bytes from `64KB` or a number."""
+    try:
+        limit = parse_bytes(budget) if isinstance(budget, str) else int(budget)
+    except (TypeError, ValueError):
+        limit = 0
+    if limit < 1:
+        raise ValueError(f"budget must be a number of bytes, as '64KB' or 65536, got {budget!r}")
+    return limit

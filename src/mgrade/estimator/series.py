@@ -1,0 +1,126 @@
+"""What users hand over as X, read into one form: a list of series (time, channels)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Series = npt.NDArray[np.float64]
+LAYOUTS = ("cases_channels_time", "cases_time_channels")
+
+
+class Cases(NamedTuple):
+    """Series (time, channels) of any lengths, and how they came."""
+
+    series: list[Series]
+    form: str
+    """`table` (cases, time), one channel; `array`, three axes; `list`, of series."""
+
+    @property
+    def channels(self) -> int:
+        """Of every series."""
+        return self.series[0].shape[1]
+
+
+def is_table(X: Any) -> bool:
+    """Whether X is a table (cases, time), which scikit-learn checks itself: anything but a list of arrays or 3 axes."""
+    if isinstance(X, (list, tuple)):
+        return not (len(X) and hasattr(X[0], "ndim")) and np.ndim(_plain(X)) < 3
+    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
+        return not (len(X) and hasattr(X[0], "ndim"))
+    return getattr(X, "ndim", 2) != 3
+
+
+def _plain(X: Any) -> Any:
+    """X as an array if it is one; a list of unequal lists, which is none, as a number."""
+    try:
+        return np.asarray(X)
+    except ValueError:
+        return 0.0
+
+
+def from_table(table: npt.NDArray[Any]) -> Cases:
+    """A checked table (cases, time) as series of one channel."""
+    return Cases([row[:, None] for row in table.astype(np.float64)], "table")
+
+
+def read(X: Any, layout: str) -> Cases:
+    """Three axes, or a list of series with two (or one, for one channel): in the order that `layout` says."""
+    check_layout(layout)
+    form = "array" if getattr(X, "ndim", 1) == 3 or not hasattr(X[0], "ndim") else "list"
+    rows = list(_numbers(X, "X")) if form == "array" else [_numbers(one, f"X[{i}]") for i, one in enumerate(X)]
+    if not rows:
+        raise ValueError("X must hold at least one series, got none")
+    series = [_one(row, f"X[{index}]", layout) for index, row in enumerate(rows)]
+    for index, one in enumerate(series):
+        if one.shape[1] != series[0].shape[1]:
+            raise ValueError(
+                f"X[{index}] must have {series[0].shape[1]} channels as X[0] has, got {one.shape[1]}{_hint(layout)}"
+            )
+    return Cases(series, form)
+
+
+def check_layout(layout: str) -> None:
+    """Refuses an order of axes that is none."""
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
+
+
+def check_channels(cases: Cases, channels: int, layout: str) -> None:
+    """Refuses series of another number of channels than those of the fit."""
+    if cases.channels != channels:
+        turned = cases.form != "table" and any(one.shape[0] == channels for one in cases.series)
+        raise ValueError(
+            f"X must have {channels} channels as in fit, got {cases.channels}{_hint(layout) if turned else ''}"
+        )
+
+
+def _hint(layout: str) -> str:
+    return f"; layout is {layout!r}: is time the {'last' if layout == LAYOUTS[0] else 'first'} axis of each series?"
+
+
+def _numbers(X: Any, name: str) -> Series:
+    X = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
+    if np.iscomplexobj(X):
+        raise ValueError(f"{name}: Complex data not supported")
+    try:
+        values = X.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers, got {X.dtype}") from None
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return values
+
+
+def _one(values: Series, name: str, layout: str) -> Series:
+    """A series (time, channels)."""
+    if values.ndim == 1:
+        values = values[:, None]
+    elif values.ndim == 2:
+        values = values.T if layout == LAYOUTS[0] else values
+    else:
+        raise ValueError(f"{name} must be a series with two axes, got shape {values.shape}")
+    if not values.size:
+        raise ValueError(f"{name} must have at least one step and one channel, got {values.shape}")
+    return values
+
+
+def statistics(series: Sequence[Series]) -> tuple[Series, Series]:
+    """Mean and standard deviation (channels) of all steps; a channel that stands still counts as 1 wide."""
+    steps = np.concatenate(series)
+    mean, scale = steps.mean(0), steps.std(0)
+    return mean, np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-12), scale, 1.0)
+
+
+def pad(series: Sequence[Series], dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    """Series as values (cases, longest, channels), zero behind their ends, and lengths (cases)."""
+    lengths = torch.tensor([len(one) for one in series])
+    values = torch.zeros(len(series), int(lengths.max()), series[0].shape[1], dtype=dtype)
+    for row, one in zip(values, series, strict=True):
+        row[: len(one)] = torch.tensor(one, dtype=dtype)
+    return values, lengths
