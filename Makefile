@@ -13,7 +13,7 @@ demo: $(READY)
 
 test: lint
 	@sh scripts/tools.sh || true
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2
 
 lint: $(READY)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy --no-error-summary

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks import measure, report
+from benchmarks import litert, measure, report
 from benchmarks.measure import UnavailableError
 from mgrade import Model, ModelConfig
 from mgrade.deploy import (
@@ -51,6 +51,7 @@ Array = npt.NDArray[Any]
 
 HERE = Path(__file__).resolve().parent
 PRECISIONS = ("float32", "int8")
+"""As `mgrade export` names them: int8 has int16 activations."""
 # Everything is related to this contender.
 OURS = "mgrade C, float32"
 STEPS = 200
@@ -62,7 +63,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def config(quick: bool) -> ModelConfig:
-    """The model: 202,570 parameters, or for a smoke run a few."""
+    """The model: 198,272 multiply-adds a step, or for a smoke run a few."""
     if quick:
         return ModelConfig(inputs=16, outputs=10, dim=16, depth=2, taps=8, max_delay=8, sigma=0.3, projection=True)
     return ModelConfig(inputs=16, outputs=10, dim=64, depth=6, taps=64, max_delay=64, sigma=0.3, projection=True)
@@ -78,7 +79,7 @@ class Subject:
         self.x = random.standard_normal((STEPS, self.model.config.inputs)).astype(np.float32)
         program = optimise(from_model(self.model))
         calibration = random.standard_normal((1, 500, self.model.config.inputs)).astype(np.float32)
-        small = quantise(program, calibrate(program, [calibration]), precision="int8")
+        small = quantise(program, calibrate(program, [calibration]), precision="int16")
         self.programs: dict[str, Program] = {"float32": program, "int8": small}
         self.inputs = {name: quantise_input(each, self.x) for name, each in self.programs.items()}
         self.expected = {name: self._expected(name) for name in self.programs}
@@ -144,7 +145,7 @@ def c_runs(subject: Subject, precision: str, each: bool) -> Contender:
     except ValueError as error:
         raise UnavailableError(str(error)) from None
     compiled = compile(subject.programs[precision])
-    x = subject.inputs[precision].astype(precision)
+    x = subject.inputs[precision].astype(compiled.program.precision)
 
     def outputs() -> Array:
         compiled.reset()
@@ -231,11 +232,27 @@ def onnx_bound(subject: Subject) -> Contender:
     return stepping(outputs, step, subject.x)
 
 
-def torch_step(subject: Subject, compiled: bool) -> Contender:
-    """Model.step as it is, or through torch.compile."""
-    model = subject.model
-    state = model.initial_state(1)
-    run = torch.compile(model.step) if compiled else model.step
+def torch_model(subject: Subject) -> Contender:
+    """Model.step as it is, which makes its kernels anew from the positions of their taps at every step."""
+    return _in_torch(subject, subject.model.step, lambda: subject.model.initial_state(1))
+
+
+def torch_folded(subject: Subject, compiled: bool) -> Contender:
+    """The operations of the program, with its constants, by the functions of PyTorch; or through torch.compile."""
+    step = litert.Step(subject.programs["float32"]).eval()
+    run = torch.compile(step) if compiled else step
+
+    def folded(x: torch.Tensor, state: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        y, *after = run(x, *state)
+        return y, after
+
+    return _in_torch(subject, folded, step.states)
+
+
+def _in_torch(
+    subject: Subject, run: Callable[..., tuple[torch.Tensor, Any]], begin_state: Callable[[], Any]
+) -> Contender:
+    state = begin_state()
     rows = [torch.from_numpy(row[None]) for row in subject.x]
 
     @torch.inference_mode()
@@ -246,7 +263,7 @@ def torch_step(subject: Subject, compiled: bool) -> Contender:
 
     def outputs() -> Array:
         nonlocal state
-        state = model.initial_state(1)
+        state = begin_state()
         return np.concatenate([step(t).numpy() for t in range(len(rows))])
 
     def seconds(count: int) -> float:
@@ -312,8 +329,8 @@ def _fresh(stack: contextlib.ExitStack) -> Path:
 class Workers:
     """Processes, started when first asked for and ended together."""
 
-    def __init__(self, subject: Subject, litert: str | None, stack: contextlib.ExitStack):
-        self.subject, self.python, self.stack = subject, litert or sys.executable, stack
+    def __init__(self, subject: Subject, python: str | None, stack: contextlib.ExitStack):
+        self.subject, self.python, self.stack = subject, python or sys.executable, stack
 
     @functools.cached_property
     def node(self) -> Worker:
@@ -367,8 +384,9 @@ def contenders(subject: Subject, workers: Workers, compiled: bool) -> dict[str, 
         "LiteRT, with its states": lambda: workers.litert.contender(subject.x, copy=True),
         "onnxruntime, bound": part(onnx_bound, subject),
         "onnxruntime, run": part(onnx_run, subject),
-        "PyTorch, compiled": part(torch_step, subject, True) if compiled else not_asked,
-        "PyTorch, eager": part(torch_step, subject, False),
+        "PyTorch, eager, constants folded": part(torch_folded, subject, False),
+        "PyTorch, compiled, constants folded": part(torch_folded, subject, True) if compiled else not_asked,
+        "PyTorch, eager, Model.step": part(torch_model, subject),
     }
 
 
@@ -571,7 +589,7 @@ def _on_chip(subject: Subject, name: str, precision: str) -> dict[str, Any]:
         program = subject.programs[precision]
         for file, text in print_c(program, "model").items():
             (Path(folder) / file).write_text(text, encoding="utf-8")
-        run = chip.run(folder, "model", subject.inputs[precision].astype(precision), chip=name)
+        run = chip.run(folder, "model", subject.inputs[precision].astype(program.precision), chip=name)
         results[precision] = {
             **checked(subject, dequantise_output(program, run.outputs), precision),
             "instructions": run.instructions_max,

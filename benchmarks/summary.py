@@ -83,13 +83,56 @@ def cpu(document: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
-TABLES = {"gpu_steps": gpu_steps, "gpu_parts": gpu_parts, "cpu": cpu}
+def deploy(document: dict[str, Any]) -> str:
+    """One row per runtime: a step's time, and how many times mgrade's C; then one per chip and precision."""
+    rows = ["| runtime | step, us | median, us | over mgrade C | error |", "|---|---|---|---|---|"]
+    for name, result in document["streaming_step"]["contenders"].items():
+        if "tenth" not in result:
+            reason = f"unavailable: {result['unavailable']}" if "unavailable" in result else "failed"
+            rows.append(f"| {name} | {reason} | | | |")
+            continue
+        error = f"{result['error']:.0e}" if result["error"] else "none"
+        if "error_to_float32" in result:
+            error += f" ({result['error_to_float32']:.2g} from float32)"
+        rows.append(
+            f"| {name} | {1e6 * result['tenth']:.1f} | {1e6 * result['median']:.1f} "
+            f"| {result['over_mgrade_c']:.1f}x | {error} |"
+        )
+    rows += [
+        "",
+        "| emulated chip | precision | instructions a step | flash, bytes | RAM, bytes |",
+        "|---|---|---|---|---|",
+    ]
+    for chip, runs in document["chips"].items():
+        for precision, run in runs.items():
+            figures = [f"{run[key]:,}" if key in run else "unavailable" for key in ("instructions", "flash", "ram")]
+            rows.append(f"| {chip} | {precision} | {' | '.join(figures)} |")
+    versions, hardware, model = document["versions"], document["hardware"], document["model"]
+    rows += [
+        "",
+        f"{model['parameters']:,} parameters: {model['depth']} layers of {model['dim']} channels, {model['taps']} "
+        f"taps. One run on one core of {hardware['cpu']}, torch {versions['torch']}, onnxruntime "
+        f"{versions.get('onnxruntime')}, LiteRT {versions['litert']}, {versions['c_compiler']}, commit "
+        f"`{document['commit'][:12]}`; 10th percentiles and medians of {document['repeats']} samples, in "
+        "`results/bench/deploy.json`.",
+    ]
+    return "\n".join(rows)
+
+
+TABLES = {"gpu_steps": gpu_steps, "gpu_parts": gpu_parts, "cpu": cpu, "deploy": deploy}
+
+
+def source(name: str) -> Path:
+    """The file that a table is made from."""
+    return ROOT / "results" / "bench" / f"{name}.json"
 
 
 def filled(text: str) -> str:
-    """`text` with every marked table written anew from its file under results/bench."""
+    """`text` with every marked table written anew from its file under results/bench, where there is one."""
     for name, make in TABLES.items():
-        document = json.loads((ROOT / "results" / "bench" / f"{name}.json").read_text())
+        if not source(name).exists():
+            continue
+        document = json.loads(source(name).read_text())
         begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
         before, rest = text.split(begin)
         text = f"{before}{begin}\n{make(document)}\n{end}{rest.split(end)[1]}"

@@ -75,6 +75,27 @@ def test_the_gpu_benchmark_runs_dry(tmp_path):
     assert measured(parts["scan"]["flipflop"])
 
 
+def test_the_deployment_benchmark_leaves_nobody_out(tmp_path):
+    done = run("-m", "benchmarks.deploy", "--quick", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["deploy.json"]
+    document = json.loads((tmp_path / "deploy.json").read_text())
+    assert set(document) >= HEADER | {"model", "streaming_step", "chips"}
+    contenders = document["streaming_step"]["contenders"]
+    assert len(contenders) == 16
+    for name, result in contenders.items():
+        assert result.get("unavailable") or result["tenth"] > 0, name
+        if "tenth" in result and "tenth" in contenders["mgrade C, float32"]:
+            assert result["over_mgrade_c"] > 0
+    assert contenders["PyTorch, compiled, constants folded"] == {"unavailable": "only with --compile"}
+    assert contenders["PyTorch, eager, Model.step"]["error"] < 1e-4
+    assert contenders["PyTorch, eager, constants folded"]["error"] < 1e-4
+    assert set(document["chips"]) == {"cortex-m55", "cortex-m7", "cortex-m4"}
+    for runs in document["chips"].values():
+        assert set(runs) == {"float32", "int8"}
+        assert all(result.get("unavailable") or result["instructions"] > 0 for result in runs.values())
+
+
 def test_an_unknown_configuration_is_refused(tmp_path):
     done = run("-m", "benchmarks.gpu", "--only", "imagenet", "--out", str(tmp_path))
     assert done.returncode == 2

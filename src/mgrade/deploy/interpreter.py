@@ -58,6 +58,10 @@ class Interpreter:
     def run(self, x: npt.ArrayLike) -> Values:
         """x (streams, time, inputs), or token ids (streams, time) -> (streams, time, outputs), going on from before."""
         x = np.asarray(x)
+        if x.ndim != (2 if self.program.tokens else 3):
+            raise ValueError(
+                f"x must be (streams, time{'' if self.program.tokens else ', inputs'}), got shape {x.shape}"
+            )
         outputs = [self.step(x[:, t]) for t in range(x.shape[1])]
         empty = np.zeros((self.streams, 0, self.program.outputs), self._wide)
         return np.stack(outputs, 1) if outputs else empty

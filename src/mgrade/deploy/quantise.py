@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 KEEPS_SCALE = {"gelu": 0, "glu": 0, "gated": 1, "mean": 0, "sum": 0}
 STATES = (16, 32)
 # Of values whose size was measured: units may be small or large, millionths or millions.
-LEAST_EXPONENT, MOST_EXPONENT = -20, 28
+LEAST_EXPONENT, MOST_EXPONENT = -20, 30
 # Biases up to this size count: in units of the sum they are added to.
 MOST_BIAS = 1 << 30
 
@@ -111,7 +111,7 @@ def _within(program: Program, ranges: Ranges, bits: int, most: list[int]) -> lis
             exponents.append(exponents[op.args[KEEPS_SCALE[op.kind]]])
         else:
             wanted = GATE_BITS - (16 - bits) if index + 1 in gates else _fitting(ranges.values[index + 1], bits)
-            exponents.append(min(wanted, most[index + 1], _finest(op, exponents)))
+            exponents.append(min(wanted, most[index + 1], _finest(op, exponents, ranges, bits)))
     return exponents
 
 
@@ -126,7 +126,7 @@ def _origin(program: Program, value: int) -> int:
     return value
 
 
-def _finest(op: Op, exponents: list[int]) -> int:
+def _finest(op: Op, exponents: list[int], ranges: Ranges, bits: int) -> int:
     """The most fraction bits that a sum over int8 weights can give meaning to."""
     arrays = op.arrays
     if op.kind == "embed":
@@ -136,8 +136,10 @@ def _finest(op: Op, exponents: list[int]) -> int:
             np.abs(arrays["weight"]).max(initial=0) * np.abs(arrays["table"]).max(initial=0) / 127**2 * 2.0**-TABLE_BITS
         )
     elif op.kind == "taps_input":
-        both = max(np.abs(arrays["mix"]).max(initial=0), np.abs(arrays["bias"]).max(initial=0)) / 127
-        unit = both * np.abs(arrays["weight"]).sum(1).max(initial=0) * 2.0 ** -exponents[op.args[0]]
+        source = exponents[op.args[0]]
+        real = _one(ranges.values[op.args[0]], source, bits) * 2.0**-source
+        both = max(np.abs(arrays["mix"]).max(initial=0), np.abs(arrays["bias"]).max(initial=0) / real) / 127
+        unit = both * np.abs(arrays["weight"]).sum(1).max(initial=0) * 2.0**-source
     elif op.kind in ("linear", "taps", "filter"):
         size = np.abs(arrays["weight"]).max(initial=0) / 127
         bias = (
@@ -147,6 +149,12 @@ def _finest(op: Op, exponents: list[int]) -> int:
     else:
         return 30
     return 30 if unit == 0 else math.floor(-math.log2(4.01 * unit))
+
+
+def _one(size: float, exponent: int, bits: int) -> int:
+    """What the bias of a delayed input weighs: an input of about the largest size, so that the bias and the weights of
+    inputs are of one size as well."""
+    return 1 << max(0, min(bits - 2, math.floor(math.log2(max(size * 2.0**exponent, 1.0)))))
 
 
 def _fitting(size: float, bits: int) -> int:
@@ -217,7 +225,7 @@ class _Quantiser:
 
     def _taps_input(self, op: Op, index: int) -> Op:
         source = self.exponents[op.args[0]]
-        one = 1 << max(0, min(source, 14))  # which is 1 only where the input holds a 1: the bias makes up for it
+        one = _one(self.ranges.values[op.args[0]], source, self.bits)
         real, bias = one * 2.0**-source, op.arrays["bias"] * (2.0**source / one)
         weight, scale = _rows(op.arrays["weight"])
         reach = max(self.ranges.values[op.args[0]], real) * np.abs(op.arrays["weight"]).astype(np.float64).sum(1)

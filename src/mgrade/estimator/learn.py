@@ -67,7 +67,9 @@ def learn(model: Model, loss: Loss, training: Batch, held_out: Batch | None, pla
         losses = [step(*_rows(training, rows)).clone() for rows in order.split(size)]
         trained = float(torch.stack(losses).mean())
         if step.failed():
-            raise ValueError(f"rate must be low enough to train: the loss of epoch {epoch} is not finite at {plan.rate}")
+            raise ValueError(
+                f"rate must be low enough to train: the loss of epoch {epoch} is not finite at {plan.rate}"
+            )
         validated = None if held_out is None else mean_loss(model, loss, held_out, plan.batch)
         epochs.append(Epoch(trained, validated))
         _show(epoch, epochs[-1], plan)

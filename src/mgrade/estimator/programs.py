@@ -10,7 +10,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mgrade.deploy import Choices, Program, Ranges, calibrate, from_model, optimise, prune, quantise, trim
+from mgrade.deploy import (
+    Choices,
+    Interpreter,
+    Program,
+    Ranges,
+    calibrate,
+    dequantise_output,
+    from_model,
+    optimise,
+    prune,
+    quantise,
+    quantise_input,
+    trim,
+)
 from mgrade.deploy.program import Op
 from mgrade.estimator.series import Series
 from mgrade.footprint import parse_bytes
@@ -18,7 +31,8 @@ from mgrade.footprint.sizing import GRID
 from mgrade.nn import Model, ModelConfig
 
 PRECISIONS = ("int8", "float32")
-# Where the widths of channels differ by more than this, int8 weights alone cannot even them out.
+# Where the widths of channels differ by more than this, or their means are so many widths from 0, int8 weights alone
+# cannot even them out.
 UNEQUAL = 4.0
 
 
@@ -27,20 +41,34 @@ def check_precision(precision: str) -> None:
     Choices(precision=precision)
 
 
-def program_of(model: Model, precision: str, scale: Series, sample: list[Series]) -> Program:
+def program_of(model: Model, precision: str, mean: Series, scale: Series, sample: list[Series]) -> Program:
     """The smallest program of a model that reads raw samples; int8 finds its ranges on `sample`.
 
-    scale (channels): the widths of the channels. Where they are unequal, an int8 program divides by them first, in 16
-    bits, instead of in the encoder's 8.
+    mean, scale (channels): where the channels lie and how wide they are. Where that is far from 0 and 1, an int8
+    program divides by the widths first, in 16 bits, instead of in the encoder's 8.
     """
     check_precision(precision)
     plain = from_model(model)
     if precision == "float32":
         return _smaller(plain)
-    if scale.max() > UNEQUAL * scale.min():
-        plain = _divided(plain, scale)
+    if scale.max() > UNEQUAL * scale.min() or (np.abs(mean) > UNEQUAL * scale).any():
+        plain = _rounded(_divided(plain, scale), mean / scale)
     chosen = _smaller(plain, lambda program: _bytes(quantise(program, _unit_ranges(program))))
     return quantise(chosen, calibrate(chosen, [together(sample)]))
+
+
+def deviation(program: Program, model: Model, sample: list[Series]) -> float:
+    """How far outputs are from the model's on `sample`, over how much those vary: of the output where it is most."""
+    x = together(sample)
+    expected, got = (_outputs(one, x) for one in (from_model(model), program))
+    spread = expected.std(0)
+    return float((np.sqrt(((got - expected) ** 2).mean(0)) / np.where(spread > 0, spread, 1)).max())
+
+
+def _outputs(program: Program, x: npt.NDArray[np.float32]) -> Series:
+    """At all steps of all series, (steps, outputs)."""
+    y = dequantise_output(program, Interpreter(program, len(x)).run(quantise_input(program, x)))
+    return y.reshape(-1, program.outputs).astype(np.float64)
 
 
 def together(sample: list[Series]) -> npt.NDArray[np.float32]:
@@ -50,8 +78,8 @@ def together(sample: list[Series]) -> npt.NDArray[np.float32]:
 
 
 def _smaller(program: Program, size: Any = None) -> Program:
-    """With or without a narrow delay line: whichever takes fewer bytes in all."""
-    return min(prune(trim(program)), optimise(program), key=size or _bytes)
+    """With short or narrow delay lines, or as it is: whichever takes the fewest bytes in all."""
+    return min(prune(trim(program)), optimise(program), program, key=size or _bytes)
 
 
 def _divided(program: Program, scale: Series) -> Program:
@@ -62,6 +90,17 @@ def _divided(program: Program, scale: Series) -> Program:
     rest = (even, *program.ops[1:])
     later = tuple(dataclasses.replace(op, args=tuple(value + 1 for value in op.args)) for op in rest)
     return dataclasses.replace(program, ops=(first, *later))
+
+
+def _rounded(program: Program, mean: Series) -> Program:
+    """The same with the encoder's weights on the grid of int8, and a bias that makes up for it at the mean sample."""
+    encoder = program.ops[1]
+    weight = encoder.arrays["weight"].astype(np.float64)
+    step = np.maximum(np.abs(weight).max(1, keepdims=True) / 127, 1e-30)
+    near = np.rint(weight / step) * step
+    bias = encoder.arrays["bias"] + (weight - near) @ mean
+    even = encoder.with_arrays(weight=near.astype(np.float32), bias=bias.astype(np.float32))
+    return dataclasses.replace(program, ops=(program.ops[0], even, *program.ops[2:]))
 
 
 def _bytes(program: Program) -> int:

@@ -38,6 +38,7 @@
 /* MG_LANES values, wherever they lie, and whole numbers in their place. */
 typedef float mg_lanes __attribute__((vector_size(MG_LANES * 4), aligned(4), may_alias));
 typedef uint32_t mg_bits __attribute__((vector_size(MG_LANES * 4)));
+typedef int32_t mg_whole __attribute__((vector_size(MG_LANES * 4)));
 #define MG_AT(pointer, v) (((const mg_lanes *)(const void *)(pointer))[v])
 #define MG_PUT(pointer, v) (((mg_lanes *)(void *)(pointer))[v])
 /* A weight matrix begins where a vector does: no load crosses from one line of the cache into the next. */
@@ -55,7 +56,7 @@ MG_UNUSED static inline float mg_exp(float x) {
     const float turned = x * 1.44269504f + 12582912.0f; /* rounds to a whole number in the lowest bits */
     uint32_t bits;
     memcpy(&bits, &turned, sizeof bits);
-    const float whole = turned - 12582912.0f;
+    const float whole = (float)(int32_t)(bits - 0x4b400000u); /* not turned - 12582912: -ffast-math takes that for x */
     const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
@@ -83,7 +84,8 @@ MG_UNUSED static inline mg_lanes mg_sigmoids(mg_lanes x) {
     const mg_lanes none = {0}, bound = none + 87.0f;
     x = mg_choose((mg_bits)(x > bound), bound, x);
     x = -mg_choose((mg_bits)(x < -bound), -bound, x);
-    const mg_lanes turned = x * 1.44269504f + 12582912.0f, whole = turned - 12582912.0f;
+    const mg_lanes turned = x * 1.44269504f + 12582912.0f;
+    const mg_lanes whole = __builtin_convertvector((mg_whole)((mg_bits)turned - 0x4b400000u), mg_lanes);
     const mg_lanes r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
     mg_lanes p = none + 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;

@@ -1,0 +1,252 @@
+"""What both estimators are: hyperparameters, a fitted model that reads raw samples, and what can be made of it."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mgrade.deploy import Program, write_export
+from mgrade.deploy.source import as_name
+from mgrade.estimator import learn, programs, series
+from mgrade.estimator.series import Cases, Series
+from mgrade.nn import Model, ModelConfig
+
+# What is kept of the training data to find the ranges of an int8 export on: so many series, so many steps of each.
+SAMPLE_SERIES, SAMPLE_STEPS = 32, 512
+# Delays reach over half of a series, up to this.
+LONGEST_DELAY = 32
+# An export whose outputs are further off, as a share of their spread, is warned about.
+MOST_DEVIATION = 0.25
+WHOLE = ("dim", "depth", "taps", "epochs", "batch", "patience")
+Self = TypeVar("Self", bound="StreamEstimator")
+
+
+class StreamEstimator(BaseEstimator):  # type: ignore[misc]
+    """The common part of `StreamClassifier` and `StreamForecaster`."""
+
+    model_: Model
+    """Reads raw samples: the standardisation of its training data is part of its weights."""
+    config_: ModelConfig
+    mean_: Series
+    scale_: Series
+    n_channels_: int
+    n_features_in_: int
+    history_: list[learn.Epoch]
+    best_epoch_: int
+    sample_: list[Series]
+    _form: str
+
+    def __init__(
+        self,
+        *,
+        dim: int = 32,
+        depth: int = 2,
+        taps: int = 4,
+        max_delay: int | None = None,
+        dropout: float = 0.2,
+        epochs: int = 100,
+        batch: int = 16,
+        rate: float = 0.005,
+        validation: float = 0.15,
+        patience: int = 30,
+        budget: str | int | None = None,
+        precision: str = "int8",
+        layout: str = "cases_channels_time",
+        random_state: Any = None,
+        verbose: int = 0,
+        device: str = "auto",
+    ):
+        self.dim = dim
+        self.depth = depth
+        self.taps = taps
+        self.max_delay = max_delay
+        self.dropout = dropout
+        self.epochs = epochs
+        self.batch = batch
+        self.rate = rate
+        self.validation = validation
+        self.patience = patience
+        self.budget = budget
+        self.precision = precision
+        self.layout = layout
+        self.random_state = random_state
+        self.verbose = verbose
+        self.device = device
+
+    def footprint(self, precision: str | None = None) -> dict[str, Any]:
+        """Bytes of the exported program: `parameter_bytes`, `state_bytes` of one stream, and their sum, `bytes`."""
+        program = self.program(precision)
+        stored, kept = program.parameter_bytes, program.state_bytes
+        made = precision or self.precision
+        return {"precision": made, "parameter_bytes": stored, "state_bytes": kept, "bytes": stored + kept}
+
+    def program(self, precision: str | None = None) -> Program:
+        """The fitted model as a `mgrade.deploy.Program` for raw samples; `precision` as in the constructor."""
+        check_is_fitted(self)
+        return programs.program_of(self.model_, precision or self.precision, self.mean_, self.scale_, self.sample_)
+
+    def export(
+        self, to: str, path: str | Path, precision: str | None = None, name: str | None = None
+    ) -> dict[str, Any]:
+        """Writes the folder `path`: a program in `c`, `arduino`, `onnx` or `wasm` that takes raw samples.
+
+        int8 finds its ranges on the training series kept in `sample_`. `name` is what the program is called in C.
+        Returns what there is to say about it, `export.json`, and `deviation`: how far outputs on `sample_` are from the
+        model's, as a share of their spread. A warning says when that is much.
+        """
+        program = self.program(precision)
+        deviation = programs.deviation(program, self.model_, self.sample_)
+        if deviation > MOST_DEVIATION:
+            warnings.warn(
+                f"outputs of the {program.precision} program are {deviation:.0%} of their spread off: bring channels to"
+                " similar units, or export float32",
+                stacklevel=2,
+            )
+        description = write_export(program, name or as_name(Path(path).absolute().name), to, Path(path))
+        return {**description, "deviation": deviation}
+
+    def save(self, path: str | Path) -> None:
+        """Writes the folder `path`: JSON and safetensors, no pickle. `mgrade.load` reads the model in it as well."""
+        from mgrade.estimator import storage
+
+        check_is_fitted(self)
+        storage.save(self, Path(path))
+
+    @classmethod
+    def load(cls: type[Self], path: str | Path) -> Self:
+        """The fitted estimator that `save` wrote."""
+        from mgrade.estimator import storage
+
+        return storage.load(cls, Path(path))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def _read_training(self, X: Any, y: Any = "no_validation") -> tuple[Cases, Any]:
+        """X as series and y as scikit-learn checks it; n_features_in_ and n_channels_ are set."""
+        self._check_parameters()
+        if series.is_table(X):
+            checked = validate_data(self, X, y, dtype=np.float64)
+            table, y = (checked, None) if isinstance(y, str) else checked
+            cases = series.from_table(table)
+        else:
+            cases = series.read(X, self.layout)
+            self.n_features_in_ = cases.channels
+        self._form = cases.form
+        self.n_channels_ = cases.channels
+        return cases, y
+
+    def _read(self, X: Any, any_length: bool = False) -> Cases:
+        """X after the fit. A table must have the columns of the table that was fitted, unless `any_length`."""
+        check_is_fitted(self)
+        if series.is_table(X):
+            strict = self._form == "table" and not any_length
+            table = (
+                validate_data(self, X, reset=False, dtype=np.float64) if strict else check_array(X, dtype=np.float64)
+            )
+            cases = series.from_table(table)
+        else:
+            cases = series.read(X, self.layout)
+        series.check_channels(cases, self.n_channels_, self.layout)
+        return cases
+
+    def _check_parameters(self) -> None:
+        for name in WHOLE:
+            whole(name, getattr(self, name))
+        series.check_layout(self.layout)
+        programs.check_precision(self.precision)
+        if not (isinstance(self.rate, (int, float)) and self.rate > 0):
+            raise ValueError(f"rate must be a number above 0, got {self.rate!r}")
+        if not (isinstance(self.validation, (int, float)) and 0 <= self.validation < 1):
+            raise ValueError(f"validation must be at least 0 and below 1, got {self.validation!r}")
+        if self.max_delay is not None:
+            whole("max_delay", self.max_delay)
+
+    def _configure(self, longest: int, **fields: Any) -> ModelConfig:
+        """The model for series of `longest` steps: as large as the budget allows, or as the parameters say."""
+        delay = self.max_delay or max(2, min(LONGEST_DELAY, longest // 2))
+        config = ModelConfig.mgrade(
+            dim=whole("dim", self.dim),
+            depth=whole("depth", self.depth),
+            taps=min(whole("taps", self.taps), int(delay)),
+            max_delay=int(delay),
+            dropout=self.dropout,
+            **fields,
+        )
+        return config if self.budget is None else programs.within(config, self.budget, self.precision)
+
+    def _train(
+        self, config: ModelConfig, loss: learn.Loss, training: learn.Batch, held_out: learn.Batch | None
+    ) -> Model:
+        """A model on standardised series, trained; `history_` and `best_epoch_` are set."""
+        model = Model(config).to(_device(self.device))
+        plan = learn.Plan(
+            epochs=whole("epochs", self.epochs),
+            batch=whole("batch", self.batch),
+            rate=float(self.rate),
+            patience=whole("patience", self.patience),
+            verbose=int(self.verbose),
+        )
+        self.history_, self.best_epoch_ = learn.learn(model, loss, training, held_out, plan)
+        self.config_ = config
+        return model.cpu().eval()
+
+    def _keep_sample(self, cases: Cases, source: np.random.RandomState) -> None:
+        chosen = source.permutation(len(cases.series))[:SAMPLE_SERIES]
+        self.sample_ = [cases.series[index][:SAMPLE_STEPS].astype(np.float32).astype(np.float64) for index in chosen]
+
+    @contextlib.contextmanager
+    def _randomness(self) -> Iterator[np.random.RandomState]:
+        """Random numbers from `random_state`; PyTorch's own generator is left as it was."""
+        source = check_random_state(self.random_state)
+        with torch.random.fork_rng():
+            torch.manual_seed(int(source.randint(np.iinfo(np.int32).max)))
+            yield source
+
+
+def whole(name: str, value: Any) -> int:
+    """`value` as an int of at least 1, whichever library's it is; `name` is for the message."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1 or isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return number
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError):
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {name!r}") from None
+
+
+@torch.no_grad()
+def fold_input(model: Model, mean: Series, scale: Series) -> None:
+    """Makes the encoder take raw samples x in the place of (x - mean) / scale."""
+    weight = model.encoder.weight.double() / torch.tensor(scale)
+    model.encoder.bias.copy_(model.encoder.bias.double() - weight @ torch.tensor(mean))
+    model.encoder.weight.copy_(weight)
+
+
+@torch.no_grad()
+def fold_output(model: Model, mean: Series, scale: Series) -> None:
+    """Makes the head give raw values y scale + mean in the place of y."""
+    head = model.readout.head
+    assert isinstance(head, torch.nn.Linear)
+    width = torch.tensor(scale)
+    head.bias.copy_(head.bias.double() * width + torch.tensor(mean))
+    head.weight.copy_(head.weight.double() * width[:, None])

@@ -1,0 +1,177 @@
+"""`StreamClassifier`: which class a series belongs to, as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from torch import Tensor
+
+from mgrade.estimator import series
+from mgrade.estimator.base import StreamEstimator, fold_input
+from mgrade.estimator.learn import Batch
+from mgrade.estimator.stream import ClassStream
+from mgrade.nn import Model
+
+BATCH = 256
+# Share of a target that goes to all classes alike, against being too sure of few cases.
+SMOOTHING = 0.1
+
+
+class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
+    """Classifies series, whole or as they come.
+
+    X is an array (cases, channels, time) or a list of arrays (channels, time), whose lengths may differ: aeon's and
+    sktime's order of axes. With layout="cases_time_channels" time goes before channels in both. A table (cases, time)
+    holds series of one channel; as scikit-learn has it, later tables must be as wide (lists and arrays need not be).
+
+    Parameters
+    ----------
+    dim, depth, taps : width, layers, and taps per channel of the convolution.
+    max_delay : reach of the convolution in steps; None takes half the median length, at most 32.
+    dropout : share of values dropped in training.
+    readout : "mean" averages what every step says, "last" takes the latest.
+    epochs, batch, rate : passes over the data, cases per update, peak learning rate.
+    validation : share of the cases held out; the weights with the least loss on them are kept. 0 trains on all.
+    patience : epochs without a better validation loss before training stops.
+    budget : bytes, as "64KB", that parameters and the state of one stream may take together, exported at `precision`;
+        the largest `dim` that fits is taken in the place of the given one. None takes the given one.
+    precision : "int8" or "float32": of the budget, and of exports where none is named.
+    layout : "cases_channels_time" or "cases_time_channels".
+    random_state : seed, for the same model every time.
+    verbose : 0 is silent, 1 prints every tenth epoch, 2 every one.
+    device : where to train, "auto" for CUDA where there is any. Predictions are made on the CPU, in double precision.
+
+    Attributes
+    ----------
+    classes_, n_channels_, n_features_in_ (columns of a table, channels otherwise), model_ (reads raw samples),
+    config_, mean_ and scale_ (of the channels), history_ (losses by epoch), best_epoch_, sample_ (series that int8
+    exports find their ranges on).
+    """
+
+    classes_: npt.NDArray[Any]
+
+    def __init__(
+        self,
+        *,
+        dim: int = 32,
+        depth: int = 2,
+        taps: int = 4,
+        max_delay: int | None = None,
+        dropout: float = 0.2,
+        readout: str = "mean",
+        epochs: int = 100,
+        batch: int = 16,
+        rate: float = 0.005,
+        validation: float = 0.15,
+        patience: int = 30,
+        budget: str | int | None = None,
+        precision: str = "int8",
+        layout: str = "cases_channels_time",
+        random_state: Any = None,
+        verbose: int = 0,
+        device: str = "auto",
+    ):
+        super().__init__(
+            dim=dim,
+            depth=depth,
+            taps=taps,
+            max_delay=max_delay,
+            dropout=dropout,
+            epochs=epochs,
+            batch=batch,
+            rate=rate,
+            validation=validation,
+            patience=patience,
+            budget=budget,
+            precision=precision,
+            layout=layout,
+            random_state=random_state,
+            verbose=verbose,
+            device=device,
+        )
+        self.readout = readout
+
+    def fit(self, X: Any, y: Any) -> StreamClassifier:
+        """X as above, y (cases): any labels."""
+        cases, labels = self._read_training(X, y)
+        if labels is None:
+            raise ValueError("StreamClassifier requires y to be passed, but the target y is None")
+        labels = column_or_1d(labels, warn=True)
+        check_consistent_length(cases.series, labels)
+        check_classification_targets(labels)
+        self.classes_, targets = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must have at least 2 classes, got 1 class: {self.classes_[0]!r}")
+        if self.readout not in ("mean", "last"):
+            raise ValueError(f"readout must be one of mean, last, got {self.readout!r}")
+        self.mean_, self.scale_ = series.statistics(cases.series)
+        config = self._configure(
+            int(np.median([len(one) for one in cases.series])),
+            inputs=cases.channels,
+            outputs=len(self.classes_),
+            readout=self.readout,
+        )
+        with self._randomness() as source:
+            self._keep_sample(cases, source)
+            held = _held_out(targets, float(self.validation), source)
+            standard = [(one - self.mean_) / self.scale_ for one in cases.series]
+            training = _batch(standard, targets, ~held)
+            model = self._train(config, _loss, training, _batch(standard, targets, held) if held.any() else None)
+        fold_input(model, self.mean_, self.scale_)
+        self.model_ = model
+        return self
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Probabilities (cases, classes), in the order of `classes_`."""
+        return torch.softmax(self._logits(X), -1).numpy()
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The likeliest class of each case (cases)."""
+        best = self._logits(X).argmax(1).numpy()
+        return self.classes_[best]
+
+    def stream(self) -> ClassStream:
+        """A new stream: `step(sample)` gives `predict_proba` of the samples so far."""
+        check_is_fitted(self)
+        return ClassStream(self.model_, self.classes_)
+
+    @torch.no_grad()
+    def _logits(self, X: Any) -> Tensor:
+        cases = self._read(X).series
+        model = copy.deepcopy(self.model_).double().eval()
+        parts = []
+        for begin in range(0, len(cases), BATCH):
+            values, lengths = series.pad(cases[begin : begin + BATCH], torch.float64)
+            parts.append(model(values, lengths=lengths)[0])
+        return torch.cat(parts)
+
+
+def _loss(model: Model, values: Tensor, lengths: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the cases, and how many they are."""
+    y, _ = model(values, lengths=lengths)
+    return F.cross_entropy(y, targets, reduction="sum", label_smoothing=SMOOTHING), torch.ones_like(targets).sum()
+
+
+def _batch(standard: list[series.Series], targets: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]) -> Batch:
+    values, lengths = series.pad([one for one, wanted in zip(standard, chosen, strict=True) if wanted])
+    return values, lengths, torch.tensor(targets[chosen])
+
+
+def _held_out(targets: npt.NDArray[np.int64], share: float, source: np.random.RandomState) -> npt.NDArray[np.bool_]:
+    """Which cases (cases) to validate on: the same share of every class, of which at least one case stays."""
+    shuffled = source.permutation(len(targets))
+    order = shuffled[np.argsort(targets[shuffled], kind="stable")]
+    place = np.arange(len(order))
+    chosen = np.floor((place + 1) * share) > np.floor(place * share)
+    chosen[np.unique(targets[order], return_index=True)[1]] = False
+    held = np.zeros(len(targets), bool)
+    held[order[chosen]] = True
+    return held

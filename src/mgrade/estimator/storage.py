@@ -1,0 +1,124 @@
+"""Saved estimators: a saved model, `estimator.json` beside it, and the sample for int8 exports. No pickle.
+
+`estimator.json` is written last and names the weights and the sample it belongs to by their SHA-256: what is left of
+an interrupted save is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from mgrade._files import replace
+from mgrade.estimator.learn import Epoch
+from mgrade.nn import load as load_model
+
+if TYPE_CHECKING:
+    from mgrade.estimator.base import StreamEstimator
+
+FORMAT, VERSION = "mgrade-estimator", 1
+DESCRIPTION, SAMPLE = "estimator.json", "sample.safetensors"
+Estimator = TypeVar("Estimator", bound="StreamEstimator")
+
+
+def save(estimator: StreamEstimator, folder: Path) -> None:
+    """Writes a fitted estimator to `folder`. A random state that is no number is left out."""
+    estimator.model_.save(folder)
+    sample = {str(index): one.astype(np.float32) for index, one in enumerate(estimator.sample_)}
+    data = safetensors.numpy.save(sample)
+    replace(folder / SAMPLE, data)
+    parameters = estimator.get_params()
+    if not isinstance(parameters["random_state"], (int, np.integer)):
+        parameters["random_state"] = None
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "estimator": type(estimator).__name__,
+        "weights_sha256": _weights(folder),
+        "sample_sha256": hashlib.sha256(data).hexdigest(),
+        "parameters": {name: _number(value) for name, value in parameters.items()},
+        "fitted": {
+            "mean": estimator.mean_.tolist(),
+            "scale": estimator.scale_.tolist(),
+            "features": estimator.n_features_in_,
+            "form": estimator._form,
+            "best_epoch": estimator.best_epoch_,
+            "history": [[epoch.training, epoch.validation] for epoch in estimator.history_],
+        },
+    }
+    if hasattr(estimator, "classes_"):
+        classes = estimator.classes_
+        description["classes"] = {"dtype": classes.dtype.str, "values": classes.tolist()}
+    replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+
+
+def load(cls: type[Estimator], folder: Path) -> Estimator:
+    """The estimator in `folder`; a ValueError if there is none, or one of another kind, or a damaged one."""
+    path = folder / DESCRIPTION
+    description = _read(path)
+    if description.get("estimator") != cls.__name__:
+        raise ValueError(f"{path}: estimator must be {cls.__name__}, got {description.get('estimator')!r}")
+    model = load_model(folder).eval()
+    if _weights(folder) != description.get("weights_sha256"):
+        raise ValueError(f"{path}: weights_sha256 does not match: a save was interrupted; save again")
+    sample = _sample(folder / SAMPLE, description.get("sample_sha256"))
+    try:
+        fitted = description["fitted"]
+        estimator = cls(**description["parameters"])
+        estimator.mean_, estimator.scale_ = np.array(fitted["mean"], float), np.array(fitted["scale"], float)
+        estimator.n_features_in_, estimator._form = int(fitted["features"]), str(fitted["form"])
+        estimator.best_epoch_ = int(fitted["best_epoch"])
+        estimator.history_ = [Epoch(*epoch) for epoch in fitted["history"]]
+        if "classes" in description:
+            values = description["classes"]
+            estimator.classes_ = np.array(values["values"], np.dtype(values["dtype"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: is not whole: {error!r}") from None
+    inputs, outputs = model.config.inputs, model.config.outputs
+    widths = {len(estimator.mean_), len(estimator.scale_), *(one.shape[1] for one in sample)}
+    if widths != {inputs} or len(getattr(estimator, "classes_", range(outputs))) != outputs:
+        raise ValueError(f"{path}: must be of a model with {inputs} channels and {outputs} outputs")
+    estimator.model_, estimator.config_, estimator.n_channels_ = model, model.config, model.config.inputs
+    estimator.sample_ = sample
+    return estimator
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise ValueError(f"{path}: format must be {FORMAT!r}")
+    if description.get("version") != VERSION:
+        raise ValueError(f"{path}: version must be {VERSION}, got {description.get('version')!r}")
+    return description
+
+
+def _sample(path: Path, digest: Any) -> list[Any]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ValueError(f"{path}: sha256 does not match {DESCRIPTION}: the file is truncated or was altered")
+    tensors = safetensors.numpy.load(data)
+    return [tensors[str(index)].astype(np.float64) for index in range(len(tensors))]
+
+
+def _weights(folder: Path) -> str:
+    """The digest that the saved model names."""
+    return json.loads((folder / "config.json").read_text(encoding="utf-8"))["sha256"]
+
+
+def _number(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,136 @@
+"""From a fitted estimator to programs and files."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from estimator.waves import small, waves
+from mgrade import StreamClassifier, StreamForecaster, load
+from mgrade.deploy import Interpreter, compile, dequantise_output, quantise_input, read_export
+
+needs_compiler = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler: gcc is not installed")
+
+
+def streamed(program, X):
+    """Probabilities (cases, classes) of the compiled program after raw series (channels, time)."""
+    compiled = compile(program, flags=("-O1",))
+    rows = []
+    for one in X:
+        compiled.reset()
+        y = compiled.run(quantise_input(program, one.T.astype(np.float32)))
+        rows.append(softmax(dequantise_output(program, y)[-1]))
+    return np.stack(rows)
+
+
+def softmax(y):
+    powers = np.exp(y.astype(np.float64) - y.max())
+    return powers / powers.sum()
+
+
+@needs_compiler
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-3), ("int8", 0.1)])
+def test_the_exported_program_compiled_predicts_the_same(fitted, tmp_path, precision, tolerance):
+    description = fitted.export("c", tmp_path / "My waves", precision)
+    assert description["name"] == "my_waves"
+    assert description["deviation"] < tolerance
+    assert (tmp_path / "My waves" / "my_waves.c").is_file()
+    program = read_export(tmp_path / "My waves")[1]
+    assert program.integer == (precision == "int8")
+    X, _ = waves(9, seed=5)
+    got = streamed(program, X)
+    np.testing.assert_allclose(got, fitted.predict_proba(X), atol=tolerance)
+    np.testing.assert_array_equal(fitted.classes_[got.argmax(1)], fitted.predict(X))
+
+
+def test_int8_stands_channels_far_from_zero_and_of_unequal_width():
+    X, y = waves(36)
+    X = [one * np.array([[1.0], [5.0]]) + np.array([[40.0], [9000.0]]) for one in X]
+    classifier = small().fit(X, y)
+    program = classifier.program("int8")
+    got = [
+        dequantise_output(program, Interpreter(program).run(quantise_input(program, one.T[None])))[0, -1] for one in X
+    ]
+    agreement = np.mean(classifier.classes_[np.argmax(got, 1)] == classifier.predict(X))
+    assert agreement >= 0.95
+
+
+def test_an_export_that_cannot_be_good_is_warned_about(tmp_path):
+    X, y = waves(12)
+    X = [one * np.array([[1e-6], [1.0]]) + np.array([[0.0], [300.0]]) for one in X]
+    classifier = small(epochs=20).fit(X, y)
+    with pytest.warns(UserWarning, match="bring channels to similar units, or export float32"):
+        classifier.export("c", tmp_path / "int8", precision="int8")
+    assert classifier.export("c", tmp_path / "float32", precision="float32")["deviation"] < 1e-3
+
+
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+@pytest.mark.parametrize("budget", ["4KB", "24KB"])
+def test_a_budget_is_kept_and_used(budget, precision):
+    limit = 1024 * int(budget[:-2])
+    classifier = small(budget=budget, precision=precision, epochs=1).fit(*waves(12))
+    footprint = classifier.footprint()
+    assert footprint["precision"] == precision
+    assert footprint["bytes"] == footprint["parameter_bytes"] + footprint["state_bytes"] <= limit
+    assert footprint["bytes"] > limit / 3
+
+
+def test_a_tight_budget_shortens_delays_before_layers():
+    series = waves(6, least=64, most=64)
+    roomy, tight = (small(budget=budget, depth=2, epochs=1).fit(*series).config_ for budget in (20_000, 1000))
+    assert (roomy.max_delay, roomy.depth) == (32, 2)
+    assert (tight.max_delay < 32, tight.depth) == (True, 2)
+
+
+def test_save_and_load(fitted, tmp_path):
+    folder = tmp_path / "saved"
+    fitted.save(folder)
+    again = StreamClassifier.load(folder)
+    X, _ = waves(6, seed=6)
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+    assert again.get_params() == fitted.get_params()
+    assert again.footprint() == fitted.footprint()
+    assert load(folder).config == fitted.config_
+    with pytest.raises(ValueError, match="estimator must be StreamForecaster, got 'StreamClassifier'"):
+        StreamForecaster.load(folder)
+
+
+@pytest.mark.parametrize("labels", [[3, 1, 2], [True, False, True], [0.0, 1.0, 2.0]])
+def test_labels_of_any_kind_are_saved(tmp_path, labels):
+    X, _ = waves(6)
+    classifier = small(epochs=1).fit(X, labels * 2)
+    classifier.save(tmp_path)
+    classes = StreamClassifier.load(tmp_path).classes_
+    assert classes.dtype == classifier.classes_.dtype
+    np.testing.assert_array_equal(classes, classifier.classes_)
+
+
+def test_what_is_damaged_is_refused(fitted, tmp_path):
+    fitted.save(tmp_path)
+    sample = tmp_path / "sample.safetensors"
+    whole = sample.read_bytes()
+    sample.write_bytes(whole[:-1])
+    with pytest.raises(ValueError, match="sha256 does not match"):
+        StreamClassifier.load(tmp_path)
+    sample.write_bytes(whole)
+    path = tmp_path / "estimator.json"
+    description = json.loads(path.read_text())
+    path.write_text(json.dumps({**description, "weights_sha256": "0"}))
+    with pytest.raises(ValueError, match="weights_sha256 does not match"):
+        StreamClassifier.load(tmp_path)
+    path.write_text(json.dumps({**description, "fitted": {}}))
+    with pytest.raises(ValueError, match="is not whole"):
+        StreamClassifier.load(tmp_path)
+    path.unlink()
+    with pytest.raises(ValueError, match="cannot be read"):
+        StreamClassifier.load(tmp_path)
+
+
+def test_a_bad_target_is_named(fitted, tmp_path):
+    with pytest.raises(ValueError, match="to must be one of"):
+        fitted.export("rust", tmp_path / "x")
+    with pytest.raises(ValueError, match="precision must be one of"):
+        fitted.export("c", tmp_path / "x", precision="int4")
+    assert not (tmp_path / "x").exists()
