@@ -179,19 +179,6 @@ def test_sums_that_32_bits_do_not_hold_are_refused():
 # Programs
 
 
-@given(config=configs(), seed=st.integers(0, 1000), scale=st.sampled_from([1e-6, 1e-3, 1.0, 1e3, 1e6]))
-@settings(max_examples=60)
-def test_every_model_has_an_integer_program_whatever_its_units(config, seed, scale):
-    program = optimise(from_model(perturbed(config, seed)))
-    x = inputs_of(config, 2, 30)
-    x = x if config.tokens else (scale * x).astype(np.float32)
-    for precision in PRECISIONS:
-        small = quantise(program, calibrate(program, [x]), precision=precision)
-        assert (small.precision, small.widths) == (precision, program.widths)
-        assert small.state_bytes <= program.state_bytes + 8 * small.outputs  # a mean is kept in 64 bits
-        assert np.isfinite(Interpreter(small, 2).run(quantise_input(small, x))).all()
-
-
 def in_units(program, scale):
     """The program of the same model for inputs that are `scale` times as large."""
     names = {"linear": "weight", "taps_input": "mix"}
@@ -203,6 +190,21 @@ def in_units(program, scale):
             for op in program.ops
         ),
     )
+
+
+@given(config=configs(), seed=st.integers(0, 1000), scale=st.sampled_from([1e-6, 1e-3, 1.0, 1e3, 1e6]))
+@settings(max_examples=50)
+def test_every_model_has_an_integer_program_whatever_the_units(config, seed, scale):
+    program = optimise(from_model(perturbed(config, seed)))
+    x = inputs_of(config, 2, 30)
+    if not config.tokens:
+        program, x = in_units(program, scale), (scale * x).astype(np.float32)
+    ranges = calibrate(program, [x])
+    for precision in PRECISIONS:
+        small = quantise(program, ranges, precision=precision)
+        assert small.widths == program.widths
+        assert small.state_bytes <= program.state_bytes + 4 * small.outputs  # a mean is kept in 64 bits
+        assert precision == "int8" or share_off(small, program, x, 2) < 0.5
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
