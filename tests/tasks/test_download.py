@@ -250,8 +250,8 @@ def test_hostile_archives_are_refused_whole(tmp_path, members):
         (GOOD[: len(GOOD) // 2], "a: not a whole gzip file"),
         (GOOD[:-8] + bytes(8), "a: not a whole gzip file: CRC check failed"),
         (b"<html>not found</html>", "a: not a whole gzip file"),
-        (gzip.compress(b"plain text" * 100), "a: not a whole tar archive"),
-        (gzip.compress(gzip.decompress(GOOD)[:20000]), "a: not a whole tar archive"),
+        (gzip.compress(b"plain text" * 100, mtime=0), "a: not a whole tar archive"),
+        (gzip.compress(gzip.decompress(GOOD)[:20000], mtime=0), "a: not a whole tar archive"),
         (tar(BATCHES[:5]), "cifar10: what was unpacked has no cifar-10-batches-bin/test_batch.bin"),
     ],
 )
