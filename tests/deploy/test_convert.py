@@ -33,7 +33,7 @@ def assert_same(model, program, time=STEPS, streams=2):
 
 
 @given(config=configs(), seed=st.integers(0, 1000))
-@settings(max_examples=120)
+@settings(max_examples=90)
 def test_a_program_gives_what_its_model_gives(config, seed):
     model = perturbed(config, seed)
     assert_same(model, from_model(model))
@@ -57,7 +57,7 @@ def test_a_program_goes_on_giving_the_same_for_2000_steps(preset):
 
 
 @given(config=configs().filter(lambda config: config.conv == "delay"), seed=st.integers(0, 1000))
-@settings(max_examples=40)
+@settings(max_examples=30)
 def test_taps_on_whole_delays_are_the_same_snapped(config, seed):
     """With taps as narrow as this, nothing of a tap lies beside its delay."""
     model = perturbed(dataclasses.replace(config, sigma=0.05), seed)

@@ -123,7 +123,7 @@ def alter(draw, tree):
 
 @every_file
 @given(pick=st.data(), times=st.integers(1, 3))
-@settings(max_examples=200)
+@settings(max_examples=150)
 def test_descriptions_that_somebody_altered(data, pick, times):
     def change(header, description):
         for _ in range(times):
@@ -187,9 +187,9 @@ def test_numbers_that_are_anything(data, seed, name):
 
 def test_a_long_list_of_operations_is_refused_before_anything_is_done_with_it():
     def change(_, description):
-        description["ops"] = [{"kind": "gelu", "args": [0], "numbers": {}}] * 200_000
+        description["ops"] = [{"kind": "gelu", "args": [0], "numbers": {}}] * 50_000
 
-    with pytest.raises(ValueError, match=f"ops must be 1 to {MAX_OPS} operations, got 200000"):
+    with pytest.raises(ValueError, match=f"ops must be 1 to {MAX_OPS} operations, got 50000"):
         parse_program(edit(saved(Program(2, False, (Op("gelu", (0,)),))), change))
 
 

@@ -46,7 +46,7 @@ def assert_unchanged(before, after, time=30):
 
 
 @given(config=configs(), seed=st.integers(0, 1000), snap=st.booleans(), order=st.permutations(list(PASSES)))
-@settings(max_examples=100)
+@settings(max_examples=80)
 def test_passes_in_any_order_leave_outputs_and_never_enlarge_the_state(config, seed, snap, order):
     program = start = from_model(perturbed(config, seed), snap=snap)
     for name in order:
@@ -146,8 +146,9 @@ def test_before_the_first_step_there_is_silence_not_the_bias():
 
 @pytest.mark.parametrize("inputs", [5, 6])
 def test_an_input_that_is_no_narrower_is_delayed_as_before(inputs):
-    program = Program(inputs, False, (linear(5, inputs), taps(np.ones((5, 1)), np.full((5, 1), 6), args=(1,))))
-    assert [op.kind for op in narrow(program).ops] == ["linear", "taps"]
+    rest = [linear(30, 5, (2,)), linear(30, 30, (3,))]  # beside which a few products more do not count
+    program = Program(inputs, False, (linear(5, inputs), taps(np.ones((5, 1)), np.full((5, 1), 6), args=(1,)), *rest))
+    assert [op.kind for op in narrow(program).ops][:2] == ["linear", "taps"]
 
 
 def test_a_convolution_of_anything_else_is_delayed_as_before():

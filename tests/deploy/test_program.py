@@ -381,6 +381,23 @@ def small_linear(**changes):
             "an integer norm takes at most 512 channels, got 513",
         ),
         (lambda: whole("scale", {"weight": np.ones(2, np.int8)}, weight_shift=1), "weight must be int16, got int8"),
+        (
+            lambda: whole(
+                "taps_input",
+                {
+                    **{name: np.ones((1, 1), np.int8) for name in ("weight",)},
+                    **{
+                        "lag": np.zeros((1, 1), np.uint16),
+                        "mix": np.ones((1, 512), np.int8),
+                        "bias": np.ones(1, np.int8),
+                    },
+                    **{name: np.ones(1, np.int16) for name in ("multiplier", "mix_multiplier")},
+                },
+                inputs=512,
+                **{"one": 1, "down": 30, "mix_down": 30},
+            ),
+            "integer sums take at most 512 terms, got 513",
+        ),
     ],
 )
 def test_what_is_no_integer_program_is_refused(make, message):

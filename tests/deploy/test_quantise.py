@@ -193,7 +193,7 @@ def in_units(program, scale):
 
 
 @given(config=configs(), seed=st.integers(0, 1000), scale=st.sampled_from([1e-6, 1e-3, 1.0, 1e3, 1e6]))
-@settings(max_examples=50)
+@settings(max_examples=35)
 def test_every_model_has_an_integer_program_whatever_the_units(config, seed, scale):
     program = optimise(from_model(perturbed(config, seed)))
     x = inputs_of(config, 2, 30)
@@ -209,12 +209,11 @@ def test_every_model_has_an_integer_program_whatever_the_units(config, seed, sca
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("inputs", [1, 3])
-def test_an_integer_program_is_near_the_float_one_whatever_the_units(preset, scale, inputs):
+def test_an_integer_program_is_near_the_float_one_whatever_the_units(preset, scale):
     """As near as 8 bits per weight come: about a hundredth; with 8 bits per value, about a tenth."""
     off = {precision: [] for precision in PRECISIONS}
     for seed in range(4):
-        program = in_units(program_of(preset, seed=seed, dim=16, depth=1, inputs=inputs, snap=True), scale)
+        program = in_units(program_of(preset, seed=seed, dim=16, depth=1, inputs=1 + seed % 3, snap=True), scale)
         x = (scale * inputs_of(program, 4, 60, seed)).astype(np.float32)
         ranges = calibrate(program, [x])
         for precision in PRECISIONS:
@@ -248,6 +247,18 @@ def test_outputs_of_any_size_have_their_digits(precision):
         x = inputs_of(program, 4, 60)
         small = quantise(program, calibrate(program, [x]), precision=precision)
         assert share_off(small, program, x) < (0.02 if precision == "int16" else 0.2), size
+
+
+def test_values_of_very_different_size_can_be_added():
+    """More than 14 bits apart: the fine one gives up what the sum has no place for."""
+    scale = lambda size, value: Op("scale", (value,), {"weight": np.full(2, size, np.float32)})  # noqa: E731
+    ops = (scale(1e-3, 0), Op("gelu", (1,)), scale(1e5, 0), Op("add", (2, 3)), Op("add", (4, 2)), Op("sum", (5,)))
+    program = Program(2, False, ops)
+    x = inputs_of(program, 4, 30)
+    for precision, most in (("int16", 0.001), ("int8", 0.02)):
+        small = quantise(program, calibrate(program, [x]), precision=precision)
+        assert small.exponents[2] <= small.exponents[3] + 14
+        assert share_off(small, program, x) < most
 
 
 def test_weights_that_are_whole_shares_of_the_largest_are_exact():
