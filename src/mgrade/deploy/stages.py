@@ -48,7 +48,7 @@ def coarser(source: Source) -> Iterator[tuple[str, Program]]:
     ranges = calibrate(small, source.calibration())
     yield "with a 16-bit recurrent state", quantise(small, ranges, state_bits=16)
     yield "int8 weights and activations", quantise(small, ranges, precision="int8")
-    yield "and a recurrent state of 8 bits", quantise(small, ranges, precision="int8", state_bits=16)
+    yield "and a 16-bit recurrent state", quantise(small, ranges, precision="int8", state_bits=16)
 
 
 def judged(source: Source, name: str, program: Program, examples: int | None = None) -> Stage:
