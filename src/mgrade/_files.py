@@ -1,9 +1,11 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and descriptions that say what they are."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -17,3 +19,18 @@ def replace(path: Path, data: bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_description(path: Path, form: str, version: int, hint: str = "") -> dict[str, Any]:
+    """A JSON object that says it is of this format and version; a ValueError in one line otherwise."""
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}{hint}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(description, dict) or description.get("format") != form:
+        raise ValueError(f"{path}: format must be {form!r}")
+    if description.get("version") != version:
+        raise ValueError(f"{path}: version must be {version}, got {description.get('version')!r}")
+    return description

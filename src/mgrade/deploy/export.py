@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mgrade._files import replace
+from mgrade._files import read_description, replace
 from mgrade.deploy import chip as chips
 from mgrade.deploy import wasm
 from mgrade.deploy.arduino import arduino_files
@@ -169,15 +169,5 @@ def verify(folder: Path, chip: str, steps: int = VERIFY_STEPS) -> dict[str, Any]
 
 def read_export(folder: Path) -> tuple[dict[str, Any], Program]:
     """What `write_export` wrote: the description and the program."""
-    path = folder / DESCRIPTION
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}: is {folder} an export?") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: is not JSON: {error}") from None
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise ValueError(f"{path}: format must be {FORMAT!r}")
-    if description.get("version") != VERSION:
-        raise ValueError(f"{path}: version must be {VERSION}, got {description.get('version')!r}")
+    description = read_description(folder / DESCRIPTION, FORMAT, VERSION, f": is {folder} an export?")
     return description, load_program(folder / PROGRAM)

@@ -15,7 +15,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from mgrade._files import replace
+from mgrade._files import read_description, replace
 from mgrade.estimator.learn import Epoch
 from mgrade.nn import load as load_model
 
@@ -61,7 +61,7 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
 def load(cls: type[Estimator], folder: Path) -> Estimator:
     """The estimator in `folder`; a ValueError if there is none, or one of another kind, or a damaged one."""
     path = folder / DESCRIPTION
-    description = _read(path)
+    description = read_description(path, FORMAT, VERSION)
     if description.get("estimator") != cls.__name__:
         raise ValueError(f"{path}: estimator must be {cls.__name__}, got {description.get('estimator')!r}")
     model = load_model(folder).eval()
@@ -87,20 +87,6 @@ def load(cls: type[Estimator], folder: Path) -> Estimator:
     estimator.model_, estimator.config_, estimator.n_channels_ = model, model.config, model.config.inputs
     estimator.sample_ = sample
     return estimator
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: is not JSON: {error}") from None
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise ValueError(f"{path}: format must be {FORMAT!r}")
-    if description.get("version") != VERSION:
-        raise ValueError(f"{path}: version must be {VERSION}, got {description.get('version')!r}")
-    return description
 
 
 def _sample(path: Path, digest: Any) -> list[Any]:

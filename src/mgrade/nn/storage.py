@@ -15,7 +15,7 @@ import safetensors
 import safetensors.torch
 import torch
 
-from mgrade._files import replace
+from mgrade._files import read_description, replace
 from mgrade.nn.config import ModelConfig
 from mgrade.nn.model import Model
 
@@ -70,16 +70,7 @@ def load(folder: str | Path) -> Model:
 
 
 def _description(path: Path) -> dict[str, Any]:
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: is not JSON: {error}") from None
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise ValueError(f"{path}: format must be {FORMAT!r}")
-    if description.get("version") != VERSION:
-        raise ValueError(f"{path}: version must be {VERSION}, got {description.get('version')!r}")
+    description = read_description(path, FORMAT, VERSION)
     for field, kind in (("weights", str), ("sha256", str), ("model", dict)):
         if not isinstance(description.get(field), kind):
             raise ValueError(f"{path}: {field} is missing or not a {kind.__name__}")
