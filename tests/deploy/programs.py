@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from mgrade import Model, ModelConfig
 from mgrade.deploy import (
+    Interpreter,
     Op,
     Program,
     calibrate,
+    compile,
     from_model,
     optimise,
     print_c,
@@ -27,6 +29,7 @@ from mgrade.deploy import (
     quantise_input,
     save_program,
 )
+from mgrade.deploy.c.host import WARNINGS
 from mgrade.deploy.check import NUMBER_RANGES
 from mgrade.deploy.program import BITS, SPECS, array_dtype
 
@@ -319,3 +322,41 @@ def edit(data: bytes, change: Callable[[dict[str, Any], dict[str, Any]], object]
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + data[end:]
+
+
+C99 = ("-std=c99", *WARNINGS)
+DRIVER = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "model.h"
+int main(void) {
+    model_state *state = malloc(sizeof *state);
+    model_input *x = malloc(sizeof *x * MODEL_INPUTS);
+    model_output *y = malloc(sizeof *y * MODEL_OUTPUTS);
+    model_init(state);
+    while (fread(x, sizeof *x, MODEL_INPUTS, stdin) == MODEL_INPUTS) {
+        model_step(state, x, y);
+        fwrite(y, sizeof *y, MODEL_OUTPUTS, stdout);
+    }
+    free(state);
+    free(x);
+    free(y);
+    return 0;
+}
+"""
+
+
+def driven(folder, program, x, *command):
+    """What a program of its own gives for inputs (time, inputs)."""
+    write_c(folder, program)
+    (folder / "driver.c").write_text(DRIVER)
+    run(folder, *command, "model.c", "driver.c", "-o", "driver")
+    kind = np.dtype("uint16" if program.tokens else program.precision)
+    pooled = program.integer and program.ops[-1].kind in ("mean", "sum")
+    y = run(folder, "./driver", data=x.astype(kind).tobytes()).stdout
+    return np.frombuffer(y, "int32" if pooled else program.precision).reshape(len(x), program.outputs)
+
+
+def assert_same(program, time=40, seed=0, flags=QUICK):
+    x = inputs_for(program, 1, time, seed)
+    assert_as_interpreted(program, compile(program, flags=flags).run(x[0]), Interpreter(program).run(x)[0])
