@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, NoReturn, Optional
 
 import typer
 from rich.console import Console
@@ -43,6 +44,17 @@ app.add_typer(data_app, name="data")
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line; a mistake of the user's is one line on stderr and exit status 2."""
     try:
+        _run(arguments)
+    except SystemExit as leaving:
+        if "WORLD_SIZE" in os.environ:  # one of torchrun's processes
+            from mgrade.train.processes import end
+
+            end(leaving.code if isinstance(leaving.code, int) else 0)
+        raise
+
+
+def _run(arguments: list[str] | None) -> NoReturn:
+    try:
         sys.exit(app(arguments, standalone_mode=False))
     except ValueError as error:
         _stop(str(error), 2)
@@ -54,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
         _stop(error.format_message(), 2)
 
 
-def _stop(message: str, status: int) -> None:
+def _stop(message: str, status: int) -> NoReturn:
     print("mgrade:", " ".join(message.split()), file=sys.stderr)
     sys.exit(status)
 
