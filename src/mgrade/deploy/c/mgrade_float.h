@@ -1,7 +1,7 @@
 /* mgrade: the operations of a float32 program, one step at a time. C99; needs memcpy and memset, nothing else.
  *
- * Every loop runs a fixed number of times and no branch looks at the data: a step always takes as long. Matrices lie
- * (inputs, outputs), so that neighbouring outputs are neighbours in memory and the compiler makes vectors of them. */
+ * Every loop runs a fixed number of times and no branch looks at the data: a step always takes as long. Neighbouring
+ * outputs of a matrix are neighbours in memory, so that the compiler makes vectors of them. */
 #ifndef MGRADE_FLOAT_H
 #define MGRADE_FLOAT_H
 
@@ -39,6 +39,15 @@
 typedef float mg_lanes __attribute__((vector_size(MG_LANES * 4), aligned(4), may_alias));
 typedef uint32_t mg_bits __attribute__((vector_size(MG_LANES * 4)));
 typedef int32_t mg_whole __attribute__((vector_size(MG_LANES * 4)));
+/* MG_NEAR has loads at constant distances from a pointer say so, where clang would add the distances up one by one;
+ * MG_UNROLLED shares constants, which browsers make anew in every turn of a loop, among four turns. */
+#if defined(__wasm__)
+#define MG_NEAR(pointer) __asm__("" : "+r"(pointer));
+#define MG_UNROLLED _Pragma("clang loop unroll_count(4)")
+#else
+#define MG_NEAR(pointer)
+#define MG_UNROLLED
+#endif
 #define MG_AT(pointer, v) (((const mg_lanes *)(const void *)(pointer))[v])
 #define MG_PUT(pointer, v) (((mg_lanes *)(void *)(pointer))[v])
 /* A weight matrix begins where a vector does: no load crosses from one line of the cache into the next. */
@@ -102,7 +111,7 @@ MG_UNUSED static inline mg_lanes mg_sigmoids(mg_lanes x) {
 /* Begins a loop over n values: as many as there are vectors for, i becomes the first that is left. */
 #if defined(MG_LANES)
 #define MG_BY_LANES(...) \
-    for (; i + MG_LANES <= n; i += MG_LANES) { __VA_ARGS__ }
+    MG_UNROLLED for (; i + MG_LANES <= n; i += MG_LANES) { __VA_ARGS__ }
 #else
 #define MG_BY_LANES(...)
 #endif
@@ -172,7 +181,7 @@ MG_HOT static void mg_norm(float *y, const float *x, const float *scale, const f
 #define MG_INTO_Y(v) MG_PUT(y + done, v) = sum##v;
 #endif
 
-/* y[j] = bias[j] + sum_i x[i] weight[i][j] for `width` outputs side by side: the hot loop. */
+/* y[j] = bias[j] + sum_i x[i] weight[i][j] for `width` outputs side by side. */
 #define MG_PRODUCT_BLOCK(width)                                            \
     for (; done + (width) <= outputs; done += (width)) {                   \
         float sum[width];                                                  \
@@ -183,20 +192,33 @@ MG_HOT static void mg_norm(float *y, const float *x, const float *scale, const f
         for (int j = 0; j < (width); j++) y[done + j] = sum[j];            \
     }
 
-MG_HOT static void mg_linear(float *restrict y, const float *restrict x, const float *restrict weight,
-                             const float *restrict bias, int inputs, int outputs) {
+/* The outputs of one panel: the hot loop. */
+MG_UNUSED static inline void mg_panel(float *restrict y, const float *restrict x, const float *restrict weight,
+                                      const float *restrict bias, int inputs, int outputs) {
     int done = 0;
 #if defined(MG_LANES)
     for (; done + MG_BLOCK <= outputs; done += MG_BLOCK) {
         const float *row = weight + done;
         MG_EACH(MG_FROM_BIAS)
-        for (int i = 0; i < inputs; i++, row += outputs) { MG_EACH(MG_PLUS_INPUT) }
+        for (int i = 0; i < inputs; i++, row += outputs) { MG_NEAR(row) MG_EACH(MG_PLUS_INPUT) }
         MG_EACH(MG_INTO_Y)
     }
 #endif
     MG_PRODUCT_BLOCK(16)
     MG_PRODUCT_BLOCK(MG_SMALL_BLOCK)
     MG_PRODUCT_BLOCK(1)
+}
+
+/* The weights lie in panels of MG_PANEL outputs, each (inputs, its outputs). */
+MG_HOT static void mg_linear(float *restrict y, const float *restrict x, const float *restrict weight,
+                             const float *restrict bias, int inputs, int outputs) {
+    int done = 0;
+#if defined(MG_LANES) /* a copy that knows how far apart the rows are */
+    for (; done + MG_PANEL <= outputs; done += MG_PANEL, weight += inputs * MG_PANEL)
+        mg_panel(y + done, x, weight, bias + done, inputs, MG_PANEL);
+#endif
+    for (; done < outputs; done += MG_PANEL, weight += inputs * MG_PANEL)
+        mg_panel(y + done, x, weight, bias + done, inputs, outputs - done < MG_PANEL ? outputs - done : MG_PANEL);
 }
 
 MG_HOT static void mg_embed(float *y, const uint16_t *token, const float *table, int tokens, int n) {

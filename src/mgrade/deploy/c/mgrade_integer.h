@@ -15,6 +15,9 @@
 #elif defined(__ARM_FEATURE_DSP) && !defined(MGRADE_PLAIN)
 #include <arm_acle.h>
 #define MG_DSP 1
+#elif defined(__wasm_simd128__) && !defined(MGRADE_PLAIN)
+#include <wasm_simd128.h>
+#define MG_WASM 1
 #endif
 
 #if defined(__GNUC__)
@@ -47,6 +50,11 @@ static const int32_t mg_sigmoid_table[513] = {
 /* x / 2^bits, rounded half up; bits of zero or less shift to the left. */
 MG_UNUSED static inline int64_t mg_shift(int64_t x, int bits) {
     return bits > 0 ? (x + ((int64_t)1 << (bits - 1))) >> bits : x * ((int64_t)1 << -bits);
+}
+
+/* The same of 32 bits, and not to the left. */
+MG_UNUSED static inline int32_t mg_shift_down(int32_t x, int bits) {
+    return bits > 0 ? (x >> bits) + ((x >> (bits - 1)) & 1) : x;
 }
 
 MG_UNUSED static inline int32_t mg_clip(int64_t x, int32_t top) {
@@ -101,7 +109,7 @@ MG_HOT static void mg_glu(mg_value *y, const mg_value *x, const mg_value *gate, 
 /* a 2^up_a + b 2^up_b, then down. */
 MG_HOT static void mg_add(mg_value *y, const mg_value *a, const mg_value *b, int up_a, int up_b, int down, int n) {
     for (int i = 0; i < n; i++)
-        y[i] = mg_saturate((int32_t)mg_shift(a[i] * (1 << up_a) + b[i] * (1 << up_b), down));
+        y[i] = mg_saturate(mg_shift_down(a[i] * (1 << up_a) + b[i] * (1 << up_b), down));
 }
 
 MG_HOT static void mg_scale(mg_value *y, const mg_value *x, const int16_t *weight, int shift, int n) {
@@ -157,6 +165,19 @@ MG_UNUSED static inline int32_t mg_dot_four(int32_t sum, const int8_t *w, int16x
 }
 #endif
 
+#if defined(MG_WASM)
+/* Eight values as 16-bit numbers, and the sum of four. */
+#if MG_BITS == 16
+#define MG_LOAD_EIGHT(x) wasm_v128_load(x)
+#else
+#define MG_LOAD_EIGHT(x) wasm_i16x8_load8x8(x)
+#endif
+MG_UNUSED static inline int32_t mg_across(v128_t v) {
+    return wasm_i32x4_extract_lane(v, 0) + wasm_i32x4_extract_lane(v, 1) + wasm_i32x4_extract_lane(v, 2) +
+           wasm_i32x4_extract_lane(v, 3);
+}
+#endif
+
 /* sum[r] = sum_i w[r][i] x[i] for MG_ROWS rows of weights, n apart: the hot loop. */
 MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, const mg_value *x, int n) {
     int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
@@ -181,7 +202,21 @@ MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, const mg_val
     }
 #else
     int whole = 0;
-#if defined(MG_DSP) && MG_BITS == 16
+#if defined(MG_WASM)
+    whole = n - n % 8;
+    v128_t t0 = wasm_i32x4_const_splat(0), t1 = t0, t2 = t0, t3 = t0;
+    for (int i = 0; i < whole; i += 8) {
+        const v128_t past = MG_LOAD_EIGHT(x + i);
+        t0 = wasm_i32x4_add(t0, wasm_i32x4_dot_i16x8(wasm_i16x8_load8x8(w0 + i), past));
+        t1 = wasm_i32x4_add(t1, wasm_i32x4_dot_i16x8(wasm_i16x8_load8x8(w1 + i), past));
+        t2 = wasm_i32x4_add(t2, wasm_i32x4_dot_i16x8(wasm_i16x8_load8x8(w2 + i), past));
+        t3 = wasm_i32x4_add(t3, wasm_i32x4_dot_i16x8(wasm_i16x8_load8x8(w3 + i), past));
+    }
+    s0 = mg_across(t0);
+    s1 = mg_across(t1);
+    s2 = mg_across(t2);
+    s3 = mg_across(t3);
+#elif defined(MG_DSP) && MG_BITS == 16
     whole = n - n % 4;
     for (int i = 0; i < whole; i += 4) {
         uint32_t low, high;
@@ -251,6 +286,13 @@ MG_UNUSED static inline void mg_weigh(int32_t *sum, const int8_t *w, const mg_va
 #if defined(MG_HELIUM) && MG_BITS == 16
     for (int j = 0; j < MG_BLOCK; j += 4)
         vst1q_s32(sum + j, vaddq_s32(vld1q_s32(sum + j), vmulq_s32(vldrbq_s32(w + j), vldrhq_s32(x + j))));
+#elif defined(MG_WASM)
+    for (int j = 0; j < MG_BLOCK; j += 8) {
+        const v128_t eight = wasm_i16x8_load8x8(w + j), past = MG_LOAD_EIGHT(x + j);
+        const v128_t low = wasm_i32x4_extmul_low_i16x8(eight, past), high = wasm_i32x4_extmul_high_i16x8(eight, past);
+        wasm_v128_store(sum + j, wasm_i32x4_add(wasm_v128_load(sum + j), low));
+        wasm_v128_store(sum + j + 4, wasm_i32x4_add(wasm_v128_load(sum + j + 4), high));
+    }
 #else
     for (int j = 0; j < MG_BLOCK; j++) sum[j] += w[j] * x[j];
 #endif

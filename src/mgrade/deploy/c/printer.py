@@ -89,9 +89,14 @@ def check_name(name: str) -> str:
     return name
 
 
-def print_c(program: Program, name: str = "model", test: npt.NDArray[Any] | None = None) -> dict[str, str]:
-    """The files of an export, by name. `test` (time, inputs) or (time): inputs of the test vector."""
-    printed = _Printed(program, check_name(name))
+def print_c(
+    program: Program, name: str = "model", test: npt.NDArray[Any] | None = None, panel: int = 64
+) -> dict[str, str]:
+    """The files of an export, by name. `test` (time, inputs) or (time): inputs of the test vector.
+
+    `panel`: how many outputs of a float matrix lie side by side in memory; as many as a machine sums in registers.
+    """
+    printed = _Printed(program, check_name(name), panel)
     runtime = "mgrade_integer.h" if program.integer else "mgrade_float.h"
     table = "\n".join("    " + ", ".join(map(str, SIGMOID[i : i + 12])) + "," for i in range(0, len(SIGMOID), 12))
     files = {
@@ -108,8 +113,8 @@ def print_c(program: Program, name: str = "model", test: npt.NDArray[Any] | None
 class _Printed:
     """The parts that the templates ask for."""
 
-    def __init__(self, program: Program, name: str):
-        self.program, self.name = program, name
+    def __init__(self, program: Program, name: str, panel: int):
+        self.program, self.name, self.panel = program, name, panel
         self.arrays: dict[bytes, tuple[str, npt.NDArray[Any]]] = {}
         self.slots = Slots(program)
         value = TYPES[program.precision]
@@ -132,7 +137,7 @@ class _Printed:
             "OUTPUT_NOTE": "channels",
             "CONSTANTS": self._constants(),
             "FIELDS": "\n".join(fields) or "    uint8_t nothing;",
-            "BITS": f"#define MG_BITS {8 * np.dtype(program.precision).itemsize}\n" if program.integer else "",
+            "SIZES": f"MG_BITS {8 * np.dtype(program.precision).itemsize}" if program.integer else f"MG_PANEL {panel}",
             "RUNTIME": "mgrade_integer.h" if program.integer else "mgrade_float.h",
             "ARRAYS": "\n".join(_array(name, array) for name, array in self.arrays.values()),
             "SLOTS": "".join(f"    {value} v{slot}[{size}];\n" for slot, size in enumerate(self.slots.sizes)),
@@ -209,8 +214,11 @@ class _Printed:
 
     def _named(self, op: Op, name: str, array: npt.NDArray[Any]) -> str:
         """The name of a constant; equal ones are one."""
-        if (op.kind, name) in (("linear", "weight"), ("taps_input", "mix")) and not self.program.integer:
-            array = array.T  # inputs, then outputs: see the runtime
+        if not self.program.integer:  # inputs, then outputs: see the runtime
+            if (op.kind, name) == ("linear", "weight"):
+                array = np.concatenate([part.T.ravel() for part in _panels(array, self.panel)]).reshape(array.shape)
+            elif (op.kind, name) == ("taps_input", "mix"):
+                array = array.T
         array = np.ascontiguousarray(array)
         key = array.dtype.str.encode() + array.tobytes()
         return self.arrays.setdefault(key, (f"a{len(self.arrays)}", array))[0]
@@ -253,6 +261,10 @@ def _scales(program: Program, index: int) -> dict[str, Any]:
         kept = program.state(index)[0].dtype
         fields["wide"] = "" if kept == program.precision else {"int16": "_middle", "int32": "_wide"}[kept]
     return fields
+
+
+def _panels(array: npt.NDArray[Any], rows: int) -> list[npt.NDArray[Any]]:
+    return [array[first : first + rows] for first in range(0, len(array), rows)]
 
 
 def _own_bytes(arrays: dict[bytes, tuple[str, npt.NDArray[Any]]]) -> int:

@@ -26,6 +26,8 @@ FLAGS = (
     *("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror"),
     *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--export=__heap_base", "-Wl,--stack-first"),
 )
+PANEL = 32
+"""Outputs that eight vectors of WebAssembly hold, which a browser keeps in registers."""
 # Of the stack, beyond the values of a step: the operations' own.
 _SPARE = 16384
 
@@ -43,7 +45,7 @@ def to_wasm(program: Program, name: str = "model") -> bytes:
         raise ValueError(missing)
     with tempfile.TemporaryDirectory(prefix="mgrade-") as temporary:
         folder = Path(temporary)
-        for file, text in {**print_c(program, name), "mgrade_exports.c": _exports(name)}.items():
+        for file, text in {**print_c(program, name, panel=PANEL), "mgrade_exports.c": _exports(name)}.items():
             (folder / file).write_text(text, encoding="utf-8")
         target = ["-isystem", str(HERE / "include"), "-o", "out.wasm", f"{name}.c", "mgrade_exports.c"]
         linking = [f"-fuse-ld={_tool('lld-19')}", f"-Wl,-z,stack-size={_stack(program)}"]
