@@ -145,7 +145,9 @@ MG_HOT static void mg_glu(float *y, const float *x, const float *gate, int n) {
 }
 
 MG_HOT static void mg_add(float *y, const float *a, const float *b, int n) {
-    for (int i = 0; i < n; i++) y[i] = a[i] + b[i];
+    int i = 0;
+    MG_BY_LANES(MG_PUT(y + i, 0) = MG_AT(a + i, 0) + MG_AT(b + i, 0);)
+    for (; i < n; i++) y[i] = a[i] + b[i];
 }
 
 MG_HOT static void mg_scale(float *y, const float *x, const float *weight, int n) {
@@ -168,7 +170,9 @@ MG_HOT static void mg_norm(float *y, const float *x, const float *scale, const f
     const float share = 1.0f / (float)n;
     const float mean = mg_moment(x, 0.0f, 0, n) * share;
     const float root = mg_reciprocal_root(mg_moment(x, mean, 1, n) * share + eps);
-    for (int i = 0; i < n; i++) y[i] = (x[i] - mean) * root * scale[i] + shift[i];
+    int i = 0;
+    MG_BY_LANES(MG_PUT(y + i, 0) = (MG_AT(x + i, 0) - mean) * root * MG_AT(scale + i, 0) + MG_AT(shift + i, 0);)
+    for (; i < n; i++) y[i] = (x[i] - mean) * root * scale[i] + shift[i];
 }
 
 /* Linear maps ----------------------------------------------------------------------------------------------------- */

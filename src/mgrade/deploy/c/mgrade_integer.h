@@ -85,16 +85,20 @@ MG_UNUSED static inline int32_t mg_sigmoid(int32_t x) {
     return ((low ^ ~sign) - ~sign) + ((1 << MG_UNIT) & ~sign); /* 1 - low for positive x */
 }
 
-/* Of a value with `bits` fraction bits. */
-MG_UNUSED static inline int32_t mg_gate(mg_value x, int bits) {
-    return mg_sigmoid(mg_clip(mg_shift(x, bits - MG_GATE_BITS), 32767));
+/* x / 2^bits, rounded half up, within +-32767; 16 bits to the left are beyond that for any x but 0. */
+MG_UNUSED static inline int32_t mg_align(mg_value x, int bits) {
+    const int32_t moved = bits > 0 ? mg_shift_down(x, bits) : x * (1 << (bits < -16 ? 16 : -bits));
+    return moved > 32767 ? 32767 : moved < -32767 ? -32767 : moved;
 }
+
+/* Of a value with `bits` fraction bits. */
+MG_UNUSED static inline int32_t mg_gate(mg_value x, int bits) { return mg_sigmoid(mg_align(x, bits - MG_GATE_BITS)); }
 
 /* Activations: `bits` are the fraction bits of x ------------------------------------------------------------------ */
 
 MG_HOT static void mg_gelu(mg_value *y, const mg_value *x, int bits, int n) {
     for (int i = 0; i < n; i++) {
-        const int32_t u = mg_clip(mg_shift(x[i], bits - 12), 32767);
+        const int32_t u = mg_align(x[i], bits - 12);
         const int32_t slope = 6536 + ((((u * u) >> 12) * 2338) >> 15);
         const int32_t share = mg_sigmoid((u * slope + (1 << 12)) >> 13) >> (MG_UNIT - 15);
         y[i] = (mg_value)((x[i] * share + (1 << 14)) >> 15);
