@@ -117,3 +117,19 @@ def test_the_c_version_is_pytorchs(backend, batch, time, dim, inner):
         checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
         arguments = (*tensors, None, None, 1e-5, backend)
         torch.library.opcheck(torch.ops.mgrade.feedforward.default, arguments, test_utils=checks)
+
+
+@on_triton
+@pytest.mark.parametrize("with_base", [False, True])
+@pytest.mark.parametrize(("batch", "time", "inputs", "outputs"), SHAPES)
+def test_products_of_narrow_layers_in_bfloat16(backend, batch, time, inputs, outputs, with_base):
+    from mgrade.ops.linear.triton import product
+
+    x = torch.randn(batch, time, inputs, device=TRITON_DEVICE).bfloat16()
+    weight = torch.randn(outputs, inputs, device=TRITON_DEVICE)
+    base = torch.randn(batch, time, outputs, device=TRITON_DEVICE).bfloat16() if with_base else None
+    exact = x.double() @ weight.bfloat16().double().t() + (base.double() if with_base else 0)
+    y = product(x, weight, base)
+    assert y.dtype == torch.bfloat16
+    assert y.shape == exact.shape
+    assert torch.allclose(y.double(), exact, rtol=2**-6, atol=2**-5)

@@ -1,6 +1,7 @@
 """Products with time contiguous: W @ x per batch row, and the sum over batch and time of a b^T.
 
-W @ x is left to cuBLAS, except where something is to be added to it: in bfloat16, for narrow layers, that comes free.
+W @ x is left to cuBLAS, except in bfloat16 for narrow layers: where something is to be added to it, that comes free,
+and where all layers of a model are narrow, no workspace of cuBLAS is needed, which is larger than such a model.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from mgrade.ops._triton import dot
 _TILE, _TIME = (16, 16) if TRITON_INTERPRETED else (64, 128)
 _OUTER_WARPS = 4
 _ROWS, _STEPS, _DEPTH, _WARPS = (16, 16, 16, 4) if TRITON_INTERPRETED else (128, 64, 32, 4)
-# From this many channels on, cuBLAS and an addition are faster there too.
-_WIDE = 256
+# From this many channels on, cuBLAS is faster there too: alone, and with an addition after it.
+_WIDE, _WIDE_WITH_BASE = 65, 256
 # Enough programs to fill a large chip; fixed, so that rounding does not depend on the device.
 _PROGRAMS = 256
 
@@ -26,9 +27,9 @@ _PROGRAMS = 256
 @triton.jit
 def _product(
     base, x, weight, y, T, N, M, base_b, base_c, x_b, x_c, weight_n, weight_m,
-    PRECISION: tl.constexpr, BN: tl.constexpr, BT: tl.constexpr, BM: tl.constexpr,
+    HAS_BASE: tl.constexpr, PRECISION: tl.constexpr, BN: tl.constexpr, BT: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """y (B, N, T) = base + weight (N, M) @ x (B, M, T)."""
+    """y (B, N, T) = weight (N, M) @ x (B, M, T), with HAS_BASE plus base."""
     batch = tl.program_id(1).to(tl.int64)
     step = tl.program_id(0) * BT + tl.arange(0, BT)
     row = tl.program_id(2) * BN + tl.arange(0, BN)
@@ -42,8 +43,9 @@ def _product(
         at = x + batch * x_b + column[:, None].to(tl.int64) * x_c + step[None, :]
         value = tl.load(at, mask=some[:, None] & (step < T)[None, :], other=0.0)
         total = dot(w, value, total, PRECISION)
-    at = base + batch * base_b + row[:, None].to(tl.int64) * base_c + step[None, :]
-    total += tl.load(at, mask=here, other=0.0).to(tl.float32)
+    if HAS_BASE:
+        at = base + batch * base_b + row[:, None].to(tl.int64) * base_c + step[None, :]
+        total += tl.load(at, mask=here, other=0.0).to(tl.float32)
     tl.store(y + (batch * N + row[:, None]) * T + step[None, :], total.to(y.dtype.element_ty), mask=here)
 
 
@@ -105,16 +107,16 @@ def product(x: Tensor, weight: Tensor, base: Tensor | None = None) -> Tensor:
     signal = _triton.time_last(x)
     batch, m, time = signal.shape
     n, precision = weight.shape[0], _triton.dot_precision(x)
-    if base is None or precision != "bf16" or max(n, m) >= _WIDE or not x.numel():
+    if precision != "bf16" or max(n, m) >= (_WIDE if base is None else _WIDE_WITH_BASE) or not x.numel():
         y = torch.bmm(weight.to(x.dtype).expand(batch, -1, -1), signal)
         return _triton.time_first(y if base is None else y.add_(base.transpose(1, 2)))
-    below = _triton.time_last(base)
+    below = signal if base is None else _triton.time_last(base)
     y = _triton.empty_time_last(batch, time, n, x)
     rows = min(max(16, triton.next_power_of_2(n)), _ROWS)
     _product[(triton.cdiv(time, _STEPS), batch, triton.cdiv(n, rows))](
         below, signal, weight, y, time, n, m, *below.stride()[:2],
         *signal.stride()[:2], *weight.stride(),
-        PRECISION=precision, BN=rows, BT=_STEPS,
+        HAS_BASE=base is not None, PRECISION=precision, BN=rows, BT=_STEPS,
         BM=min(_DEPTH, max(16, triton.next_power_of_2(m))), num_warps=_WARPS,
     )  # fmt: skip
     return _triton.time_first(y)
