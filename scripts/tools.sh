@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the cross tools that generated C is tested with: compilers, linkers, and QEMU for Arm Cortex-M. Safe to run
-# again, and quick where all is there. Without them nothing fails: the tests that need them are skipped by name.
+# Installs what exports and pages are tested with: compilers, linkers, QEMU for Arm Cortex-M, Node and Chromium. Safe to
+# run again, and quick where all is there. Without them nothing fails: the tests that need them are skipped by name.
 set -u
 
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -11,6 +11,8 @@ missing() {
     case "$(arm-none-eabi-gcc -print-file-name=libc.a 2>/dev/null)" in /*) ;; *) echo libnewlib-arm-none-eabi ;; esac
     has clang-19 || echo clang-19
     has wasm-ld-19 || echo lld-19
+    has node || echo nodejs
+    has chromium || has chromium-browser || has google-chrome || echo chromium
 }
 
 packages=$(echo $(missing))
