@@ -325,5 +325,5 @@ def test_the_script_that_installs_them_says_what_it_could_not(tmp_path):
     """Without apt-get, here."""
     done = subprocess.run(["/bin/sh", ROOT / "scripts/tools.sh"], env={"PATH": str(tmp_path)}, capture_output=True)
     assert done.returncode == 0
-    packages = b"qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi clang-19 lld-19"
+    packages = b"qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi clang-19 lld-19 nodejs chromium"
     assert done.stdout == b"tools: not here: " + packages + b"; tests that need them are skipped\n"

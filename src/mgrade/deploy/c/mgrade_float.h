@@ -283,7 +283,8 @@ MG_HOT static void mg_taps(float *restrict y, const float *restrict line, int at
     }
 }
 
-/* The same over the raw input, (rows, inputs), mixed per channel by mix (inputs, n); the bias counts as far back as there was input. */
+/* The same over the raw input, (rows, inputs), mixed per channel by mix (inputs, n); the bias counts as far back as
+ * there was input. */
 MG_HOT static void mg_taps_input(float *restrict y, const float *restrict line, int at, int age,
                                  const float *restrict weight, const uint16_t *restrict lag,
                                  const float *restrict mix, const float *restrict bias, int rows, int taps,

@@ -1,40 +1,12 @@
 /* mgrade: the operations of an integer program, one step at a time: int8 weights, MG_BITS-bit activations.
- * C99; needs memcpy and memset, nothing else. Every version (plain, DSP, Helium) gives the same bits.
+ * C99; needs memcpy and memset, nothing else. Every machine gives the same bits.
  *
  * Every loop runs a fixed number of times and no branch looks at the data: a step always takes as long. */
 #ifndef MGRADE_INTEGER_H
 #define MGRADE_INTEGER_H
 
-#include <stdint.h>
-#include <string.h>
+#include "mgrade_dots.h"
 
-#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && !defined(MGRADE_PLAIN)
-#include <arm_acle.h>
-#include <arm_mve.h>
-#define MG_HELIUM 1
-#elif defined(__ARM_FEATURE_DSP) && !defined(MGRADE_PLAIN)
-#include <arm_acle.h>
-#define MG_DSP 1
-#elif defined(__wasm_simd128__) && !defined(MGRADE_PLAIN)
-#include <wasm_simd128.h>
-#define MG_WASM 1
-#endif
-
-#if defined(__GNUC__)
-#define MG_UNUSED __attribute__((unused))
-#define MG_HOT __attribute__((unused, noinline))
-#else
-#define MG_UNUSED
-#define MG_HOT
-#endif
-
-#if MG_BITS == 8
-typedef int8_t mg_value;
-#else
-typedef int16_t mg_value;
-#endif
-/* Channels that a filter sums side by side. */
-#define MG_BLOCK 16
 #define MG_TOP ((1 << (MG_BITS - 1)) - 1)
 #define MG_UNIT 24     /* fraction bits of what the sigmoid gives */
 #define MG_TABLE_BITS 7 /* fraction bits added to sums over tables */
@@ -157,96 +129,6 @@ MG_HOT static void mg_norm(mg_value *y, const mg_value *x, const int16_t *scale,
 
 /* Linear maps ----------------------------------------------------------------------------------------------------- */
 
-#define MG_ROWS 4
-
-#if defined(MG_DSP)
-/* Four weights times four values, of which the even and the odd ones come in pairs. */
-MG_UNUSED static inline int32_t mg_dot_four(int32_t sum, const int8_t *w, int16x2_t even, int16x2_t odd) {
-    uint32_t four;
-    memcpy(&four, w, 4);
-    sum = __smlad(__sxtb16((int8x4_t)four), even, sum);
-    return __smlad(__sxtb16((int8x4_t)((four >> 8) | (four << 24))), odd, sum);
-}
-#endif
-
-#if defined(MG_WASM)
-/* Eight values as 16-bit numbers, and the sum of four. */
-#if MG_BITS == 16
-#define MG_LOAD_EIGHT(x) wasm_v128_load(x)
-#else
-#define MG_LOAD_EIGHT(x) wasm_i16x8_load8x8(x)
-#endif
-MG_UNUSED static inline int32_t mg_across(v128_t v) {
-    return wasm_i32x4_extract_lane(v, 0) + wasm_i32x4_extract_lane(v, 1) + wasm_i32x4_extract_lane(v, 2) +
-           wasm_i32x4_extract_lane(v, 3);
-}
-#endif
-
-/* sum[r] = sum_i w[r][i] x[i] for MG_ROWS rows of weights, n apart: the hot loop. */
-MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, const mg_value *x, int n) {
-    int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-    const int8_t *w0 = w, *w1 = w + n, *w2 = w1 + n, *w3 = w2 + n;
-#if defined(MG_HELIUM) && MG_BITS == 16
-    for (int left = n; left > 0; left -= 8, x += 8, w0 += 8, w1 += 8, w2 += 8, w3 += 8) {
-        const mve_pred16_t here = vctp16q((uint32_t)left);
-        const int16x8_t past = vldrhq_z_s16(x, here);
-        s0 = vmladavaq_s16(s0, vldrbq_z_s16(w0, here), past);
-        s1 = vmladavaq_s16(s1, vldrbq_z_s16(w1, here), past);
-        s2 = vmladavaq_s16(s2, vldrbq_z_s16(w2, here), past);
-        s3 = vmladavaq_s16(s3, vldrbq_z_s16(w3, here), past);
-    }
-#elif defined(MG_HELIUM)
-    for (int left = n; left > 0; left -= 16, x += 16, w0 += 16, w1 += 16, w2 += 16, w3 += 16) {
-        const mve_pred16_t here = vctp8q((uint32_t)left);
-        const int8x16_t past = vldrbq_z_s8(x, here);
-        s0 = vmladavaq_s8(s0, vldrbq_z_s8(w0, here), past);
-        s1 = vmladavaq_s8(s1, vldrbq_z_s8(w1, here), past);
-        s2 = vmladavaq_s8(s2, vldrbq_z_s8(w2, here), past);
-        s3 = vmladavaq_s8(s3, vldrbq_z_s8(w3, here), past);
-    }
-#else
-    int whole = 0;
-#if defined(MG_WASM)
-    whole = n - n % 8;
-    v128_t t0 = wasm_i32x4_const_splat(0), t1 = t0, t2 = t0, t3 = t0;
-    for (int i = 0; i < whole; i += 8) {
-        const v128_t past = MG_LOAD_EIGHT(x + i);
-        t0 = wasm_i32x4_add(t0, wasm_i32x4_dot_i16x8(wasm_i16x8_load8x8(w0 + i), past));
-        t1 = wasm_i32x4_add(t1, wasm_i32x4_dot_i16x8(wasm_i16x8_load8x8(w1 + i), past));
-        t2 = wasm_i32x4_add(t2, wasm_i32x4_dot_i16x8(wasm_i16x8_load8x8(w2 + i), past));
-        t3 = wasm_i32x4_add(t3, wasm_i32x4_dot_i16x8(wasm_i16x8_load8x8(w3 + i), past));
-    }
-    s0 = mg_across(t0);
-    s1 = mg_across(t1);
-    s2 = mg_across(t2);
-    s3 = mg_across(t3);
-#elif defined(MG_DSP) && MG_BITS == 16
-    whole = n - n % 4;
-    for (int i = 0; i < whole; i += 4) {
-        uint32_t low, high;
-        memcpy(&low, x + i, 4);
-        memcpy(&high, x + i + 2, 4);
-        const int16x2_t even = (int16x2_t)((low & 0xffffu) | (high << 16));
-        const int16x2_t odd = (int16x2_t)((low >> 16) | (high & 0xffff0000u));
-        s0 = mg_dot_four(s0, w0 + i, even, odd);
-        s1 = mg_dot_four(s1, w1 + i, even, odd);
-        s2 = mg_dot_four(s2, w2 + i, even, odd);
-        s3 = mg_dot_four(s3, w3 + i, even, odd);
-    }
-#endif
-    for (int i = whole; i < n; i++) {
-        s0 += w0[i] * x[i];
-        s1 += w1[i] * x[i];
-        s2 += w2[i] * x[i];
-        s3 += w3[i] * x[i];
-    }
-#endif
-    sum[0] = s0;
-    sum[1] = s1;
-    sum[2] = s2;
-    sum[3] = s3;
-}
-
 MG_UNUSED static inline int32_t mg_dot(const int8_t *w, const mg_value *x, int n) {
     int32_t sum = 0;
     for (int i = 0; i < n; i++) sum += w[i] * x[i];
@@ -255,7 +137,8 @@ MG_UNUSED static inline int32_t mg_dot(const int8_t *w, const mg_value *x, int n
 
 /* weight (outputs, inputs). */
 MG_HOT static void mg_linear(mg_value *restrict y, const mg_value *restrict x, const int8_t *restrict weight,
-                             const int16_t *restrict bias, int bias_up, const int16_t *restrict multiplier, int down, int inputs, int outputs) {
+                             const int16_t *restrict bias, int bias_up, const int16_t *restrict multiplier, int down,
+                             int inputs, int outputs) {
     const int whole = outputs - outputs % MG_ROWS;
     for (int j = 0; j < whole; j += MG_ROWS, weight += MG_ROWS * inputs) {
         int32_t sum[MG_ROWS];
@@ -283,23 +166,6 @@ MG_UNUSED static inline int mg_before(int at, int lag, int rows) {
 MG_HOT static void mg_push(mg_value *line, uint16_t *at, const mg_value *x, int rows, int n) {
     *at = (uint16_t)(*at + 1 < rows ? *at + 1 : 0);
     memcpy(line + *at * n, x, sizeof(mg_value) * (unsigned)n);
-}
-
-/* sum[j] += w[j] x[j] for MG_BLOCK channels. */
-MG_UNUSED static inline void mg_weigh(int32_t *sum, const int8_t *w, const mg_value *x) {
-#if defined(MG_HELIUM) && MG_BITS == 16
-    for (int j = 0; j < MG_BLOCK; j += 4)
-        vst1q_s32(sum + j, vaddq_s32(vld1q_s32(sum + j), vmulq_s32(vldrbq_s32(w + j), vldrhq_s32(x + j))));
-#elif defined(MG_WASM)
-    for (int j = 0; j < MG_BLOCK; j += 8) {
-        const v128_t eight = wasm_i16x8_load8x8(w + j), past = MG_LOAD_EIGHT(x + j);
-        const v128_t low = wasm_i32x4_extmul_low_i16x8(eight, past), high = wasm_i32x4_extmul_high_i16x8(eight, past);
-        wasm_v128_store(sum + j, wasm_i32x4_add(wasm_v128_load(sum + j), low));
-        wasm_v128_store(sum + j + 4, wasm_i32x4_add(wasm_v128_load(sum + j + 4), high));
-    }
-#else
-    for (int j = 0; j < MG_BLOCK; j++) sum[j] += w[j] * x[j];
-#endif
 }
 
 /* weight (taps, n), lag (taps): the same delays for all channels. */
@@ -360,7 +226,8 @@ MG_HOT static void mg_push_token(uint16_t *line, uint16_t *at, const uint16_t *t
 
 MG_HOT static void mg_taps_token(mg_value *restrict y, const uint16_t *restrict line, int at,
                                  const int8_t *restrict weight, const uint16_t *restrict lag,
-                                 const int8_t *restrict table, const int16_t *restrict multiplier, int down, int rows, int taps, int n) {
+                                 const int8_t *restrict table, const int16_t *restrict multiplier, int down, int rows,
+                                 int taps, int n) {
     for (int c = 0; c < n; c++) {
         int32_t sum = 0;
         for (int k = 0; k < taps; k++) {

@@ -89,6 +89,11 @@ def check_name(name: str) -> str:
     return name
 
 
+def runtime(program: Program) -> tuple[str, ...]:
+    """The headers that a program's C needs beside it; the first is included by it."""
+    return ("mgrade_integer.h", "mgrade_dots.h") if program.integer else ("mgrade_float.h",)
+
+
 def print_c(
     program: Program, name: str = "model", test: npt.NDArray[Any] | None = None, panel: int = 64
 ) -> dict[str, str]:
@@ -97,13 +102,13 @@ def print_c(
     `panel`: how many outputs of a float matrix lie side by side in memory; as many as a machine sums in registers.
     """
     printed = _Printed(program, check_name(name), panel)
-    runtime = "mgrade_integer.h" if program.integer else "mgrade_float.h"
     table = "\n".join("    " + ", ".join(map(str, SIGMOID[i : i + 12])) + "," for i in range(0, len(SIGMOID), 12))
     files = {
         f"{name}.h": printed.fill("model.h.in"),
         f"{name}.c": printed.fill("model.c.in"),
-        runtime: (HERE / runtime).read_text(encoding="utf-8").replace("@SIGMOID@", table),
     }
+    for header in runtime(program):
+        files[header] = (HERE / header).read_text(encoding="utf-8").replace("@SIGMOID@", table)
     if test is not None:
         files["main.c"] = printed.fill("main.c.in")
         files[f"{name}_test.h"] = printed.test_vector(test)
@@ -138,7 +143,7 @@ class _Printed:
             "CONSTANTS": self._constants(),
             "FIELDS": "\n".join(fields) or "    uint8_t nothing;",
             "SIZES": f"MG_BITS {8 * np.dtype(program.precision).itemsize}" if program.integer else f"MG_PANEL {panel}",
-            "RUNTIME": "mgrade_integer.h" if program.integer else "mgrade_float.h",
+            "RUNTIME": runtime(program)[0],
             "ARRAYS": "\n".join(_array(name, array) for name, array in self.arrays.values()),
             "SLOTS": "".join(f"    {value} v{slot}[{size}];\n" for slot, size in enumerate(self.slots.sizes)),
             "CALLS": "\n".join(f"    {call}" for call in (calls if fields else ["(void)state;", *calls])),

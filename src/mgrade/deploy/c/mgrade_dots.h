@@ -1,0 +1,174 @@
+/* mgrade: the sums of products that an integer program spends its time in, for the machines that have instructions
+ * for them: Arm Helium and DSP, WebAssembly, AVX2. Plain C elsewhere, and everywhere with MGRADE_PLAIN; all give the
+ * same bits. */
+#ifndef MGRADE_DOTS_H
+#define MGRADE_DOTS_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && !defined(MGRADE_PLAIN)
+#include <arm_acle.h>
+#include <arm_mve.h>
+#define MG_HELIUM 1
+#elif defined(__ARM_FEATURE_DSP) && !defined(MGRADE_PLAIN)
+#include <arm_acle.h>
+#define MG_DSP 1
+#elif defined(__wasm_simd128__) && !defined(MGRADE_PLAIN)
+#include <wasm_simd128.h>
+#define MG_WASM 1
+#elif defined(__AVX2__) && !defined(MGRADE_PLAIN)
+#include <immintrin.h>
+#define MG_AVX2 1
+#endif
+
+#if defined(__GNUC__)
+#define MG_UNUSED __attribute__((unused))
+#define MG_HOT __attribute__((unused, noinline))
+#else
+#define MG_UNUSED
+#define MG_HOT
+#endif
+
+#if MG_BITS == 8
+typedef int8_t mg_value;
+#else
+typedef int16_t mg_value;
+#endif
+
+/* Rows of a matrix that are summed side by side, and channels of a filter. */
+#define MG_ROWS 4
+#define MG_BLOCK 16
+
+#if defined(MG_DSP)
+/* Four weights times four values, of which the even and the odd ones come in pairs. */
+MG_UNUSED static inline int32_t mg_dot_four(int32_t sum, const int8_t *w, int16x2_t even, int16x2_t odd) {
+    uint32_t four;
+    memcpy(&four, w, 4);
+    sum = __smlad(__sxtb16((int8x4_t)four), even, sum);
+    return __smlad(__sxtb16((int8x4_t)((four >> 8) | (four << 24))), odd, sum);
+}
+#endif
+
+#if defined(MG_WASM)
+/* As many values as 16-bit numbers, the sums of pairs of products, and the sum of all of them. */
+typedef v128_t mg_sums;
+#define MG_WIDTH 8
+#define MG_WIDEN(x) wasm_i16x8_load8x8(x)
+#define MG_LOAD_WIDE(x) wasm_v128_load(x)
+#define MG_PLUS_PAIRS(sum, w, x) wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(w, x))
+MG_UNUSED static inline int32_t mg_across(mg_sums v) {
+    return wasm_i32x4_extract_lane(v, 0) + wasm_i32x4_extract_lane(v, 1) + wasm_i32x4_extract_lane(v, 2) +
+           wasm_i32x4_extract_lane(v, 3);
+}
+#elif defined(MG_AVX2)
+typedef __m256i mg_sums;
+#define MG_WIDTH 16
+#define MG_WIDEN(x) _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(x)))
+#define MG_LOAD_WIDE(x) _mm256_loadu_si256((const __m256i *)(const void *)(x))
+#define MG_PLUS_PAIRS(sum, w, x) _mm256_add_epi32(sum, _mm256_madd_epi16(w, x))
+MG_UNUSED static inline int32_t mg_across(mg_sums v) {
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+MG_UNUSED static inline void mg_add_eight(int32_t *sum, __m256i v) {
+    __m256i *at = (__m256i *)(void *)sum;
+    _mm256_storeu_si256(at, _mm256_add_epi32(_mm256_loadu_si256(at), v));
+}
+#endif
+#if MG_BITS == 16
+#define MG_VALUES(x) MG_LOAD_WIDE(x)
+#else
+#define MG_VALUES(x) MG_WIDEN(x)
+#endif
+
+/* sum[r] = sum_i w[r][i] x[i] for MG_ROWS rows of weights, n apart: the hot loop. */
+MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, const mg_value *x, int n) {
+    int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    const int8_t *w0 = w, *w1 = w + n, *w2 = w1 + n, *w3 = w2 + n;
+#if defined(MG_HELIUM) && MG_BITS == 16
+    for (int left = n; left > 0; left -= 8, x += 8, w0 += 8, w1 += 8, w2 += 8, w3 += 8) {
+        const mve_pred16_t here = vctp16q((uint32_t)left);
+        const int16x8_t past = vldrhq_z_s16(x, here);
+        s0 = vmladavaq_s16(s0, vldrbq_z_s16(w0, here), past);
+        s1 = vmladavaq_s16(s1, vldrbq_z_s16(w1, here), past);
+        s2 = vmladavaq_s16(s2, vldrbq_z_s16(w2, here), past);
+        s3 = vmladavaq_s16(s3, vldrbq_z_s16(w3, here), past);
+    }
+#elif defined(MG_HELIUM)
+    for (int left = n; left > 0; left -= 16, x += 16, w0 += 16, w1 += 16, w2 += 16, w3 += 16) {
+        const mve_pred16_t here = vctp8q((uint32_t)left);
+        const int8x16_t past = vldrbq_z_s8(x, here);
+        s0 = vmladavaq_s8(s0, vldrbq_z_s8(w0, here), past);
+        s1 = vmladavaq_s8(s1, vldrbq_z_s8(w1, here), past);
+        s2 = vmladavaq_s8(s2, vldrbq_z_s8(w2, here), past);
+        s3 = vmladavaq_s8(s3, vldrbq_z_s8(w3, here), past);
+    }
+#else
+    int whole = 0;
+#if defined(MG_WIDTH)
+    whole = n - n % MG_WIDTH;
+    mg_sums t0 = {0}, t1 = t0, t2 = t0, t3 = t0;
+    for (int i = 0; i < whole; i += MG_WIDTH) {
+        const mg_sums past = MG_VALUES(x + i);
+        t0 = MG_PLUS_PAIRS(t0, MG_WIDEN(w0 + i), past);
+        t1 = MG_PLUS_PAIRS(t1, MG_WIDEN(w1 + i), past);
+        t2 = MG_PLUS_PAIRS(t2, MG_WIDEN(w2 + i), past);
+        t3 = MG_PLUS_PAIRS(t3, MG_WIDEN(w3 + i), past);
+    }
+    s0 = mg_across(t0);
+    s1 = mg_across(t1);
+    s2 = mg_across(t2);
+    s3 = mg_across(t3);
+#elif defined(MG_DSP) && MG_BITS == 16
+    whole = n - n % 4;
+    for (int i = 0; i < whole; i += 4) {
+        uint32_t low, high;
+        memcpy(&low, x + i, 4);
+        memcpy(&high, x + i + 2, 4);
+        const int16x2_t even = (int16x2_t)((low & 0xffffu) | (high << 16));
+        const int16x2_t odd = (int16x2_t)((low >> 16) | (high & 0xffff0000u));
+        s0 = mg_dot_four(s0, w0 + i, even, odd);
+        s1 = mg_dot_four(s1, w1 + i, even, odd);
+        s2 = mg_dot_four(s2, w2 + i, even, odd);
+        s3 = mg_dot_four(s3, w3 + i, even, odd);
+    }
+#endif
+    for (int i = whole; i < n; i++) {
+        s0 += w0[i] * x[i];
+        s1 += w1[i] * x[i];
+        s2 += w2[i] * x[i];
+        s3 += w3[i] * x[i];
+    }
+#endif
+    sum[0] = s0;
+    sum[1] = s1;
+    sum[2] = s2;
+    sum[3] = s3;
+}
+
+/* sum[j] += w[j] x[j] for MG_BLOCK channels. */
+MG_UNUSED static inline void mg_weigh(int32_t *restrict sum, const int8_t *restrict w, const mg_value *restrict x) {
+#if defined(MG_HELIUM) && MG_BITS == 16
+    for (int j = 0; j < MG_BLOCK; j += 4)
+        vst1q_s32(sum + j, vaddq_s32(vld1q_s32(sum + j), vmulq_s32(vldrbq_s32(w + j), vldrhq_s32(x + j))));
+#elif defined(MG_WASM)
+    for (int j = 0; j < MG_BLOCK; j += 8) {
+        const v128_t eight = wasm_i16x8_load8x8(w + j), past = MG_VALUES(x + j);
+        const v128_t low = wasm_i32x4_extmul_low_i16x8(eight, past), high = wasm_i32x4_extmul_high_i16x8(eight, past);
+        wasm_v128_store(sum + j, wasm_i32x4_add(wasm_v128_load(sum + j), low));
+        wasm_v128_store(sum + j + 4, wasm_i32x4_add(wasm_v128_load(sum + j + 4), high));
+    }
+#elif defined(MG_AVX2)
+    const __m256i weights = MG_WIDEN(w), past = MG_VALUES(x);
+    const __m256i low = _mm256_mullo_epi16(weights, past), high = _mm256_mulhi_epi16(weights, past);
+    const __m256i even = _mm256_unpacklo_epi16(low, high), odd = _mm256_unpackhi_epi16(low, high);
+    mg_add_eight(sum, _mm256_permute2x128_si256(even, odd, 0x20));
+    mg_add_eight(sum + 8, _mm256_permute2x128_si256(even, odd, 0x31));
+#else
+    for (int j = 0; j < MG_BLOCK; j++) sum[j] += w[j] * x[j];
+#endif
+}
+
+#endif
