@@ -120,6 +120,90 @@ class Model(nn.Module):
 
         save(self, folder)
 
+    @staticmethod
+    def from_pretrained(
+        pretrained_model_name_or_path: str | Path,
+        *,
+        force_download: bool = False,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        revision: str | None = None,
+    ) -> Model:
+        """The model of a folder, of a finished run or, as `user/name`, of a hub, in evaluation mode.
+
+        What follows the name is for the hub, and as huggingface_hub has it.
+        """
+        from mgrade.hub import locate
+        from mgrade.nn.storage import load
+
+        folder = locate(
+            pretrained_model_name_or_path,
+            force_download=force_download,
+            token=token,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+            revision=revision,
+        )
+        return load(folder).eval()
+
+    def save_pretrained(
+        self,
+        save_directory: str | Path,
+        *,
+        result: str | Path | None = None,
+        license: str = "mit",
+        repo_id: str | None = None,
+        push_to_hub: bool = False,
+        **push_to_hub_kwargs: Any,
+    ) -> str | None:
+        """Writes what `save` does and a model card, README.md; with `push_to_hub`, uploads it as `push_to_hub` does.
+
+        result: the model's result file, or the folder of its finished run, for the figures of the card.
+        """
+        from mgrade.hub import save
+
+        folder = Path(save_directory)
+        name = repo_id or folder.absolute().name
+        save(self, folder, name, result, license)
+        return self.push_to_hub(name, result=result, license=license, **push_to_hub_kwargs) if push_to_hub else None
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        result: str | Path | None = None,
+        license: str = "mit",
+        commit_message: str = "Push model using mgrade.",
+        private: bool | None = None,
+        token: str | bool | None = None,
+        branch: str | None = None,
+        create_pr: bool | None = None,
+        allow_patterns: list[str] | str | None = None,
+        ignore_patterns: list[str] | str | None = None,
+        delete_patterns: list[str] | str | None = None,
+    ) -> str:
+        """Uploads the model and its card (see `save_pretrained`) in one commit, and returns the commit's address.
+
+        The options are huggingface_hub's; `delete_patterns` is the weights of earlier commits if not given.
+        """
+        from mgrade.hub import push
+
+        return push(
+            self,
+            repo_id,
+            result=result,
+            license=license,
+            commit_message=commit_message,
+            private=private,
+            token=token,
+            branch=branch,
+            create_pr=create_pr,
+            allow_patterns=allow_patterns,
+            ignore_patterns=ignore_patterns,
+            delete_patterns=delete_patterns,
+        )
+
     def _blocks(self) -> list[Block]:
         return [layer for layer in self.layers if isinstance(layer, Block)]
 

@@ -1,0 +1,113 @@
+"""Model cards: what a hub needs to know about a model, and its readers want to, written from its result file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mgrade.nn import Model
+from mgrade.train.result import state_bytes
+
+# What a hub calls what a task asks for; tasks that fit none of its names have no pipeline tag.
+PIPELINES = {
+    "fsdd": "audio-classification",
+    "image": "image-classification",
+    "lorenz": "time-series-forecasting",
+    "scifar": "image-classification",
+    "shd": "audio-classification",
+    "smnist": "image-classification",
+    "speech": "audio-classification",
+    "text": "text-classification",
+    "vowels": "audio-classification",
+}
+TAGS = ("sequence-model", "streaming", "mingru", "learnable-delays", "embedded")
+# Figures have so many decimals: fewer, and models would look alike; more, and YAML would read 1e-05 as a word.
+DECIMALS = 4
+
+_USE = """```python
+from mgrade import Model
+
+model = Model.from_pretrained("{name}")
+state = model.initial_state(batch=1)
+y, state = model.step(x, state)  # one sample at a time: {reads} -> {gives}
+```
+"""
+
+
+def model_card(model: Model, name: str, result: dict[str, Any] | None = None, license: str = "mit") -> str:
+    """The README.md of a model folder: front matter as a hub reads it, and the same in words."""
+    head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in _front_matter(name, result, license).items())
+    parts = [f"---\n{head}---\n", f"# {name}\n", _shape(model), _use(model, name)]
+    if result is not None:
+        parts += [_figures(result), _origin(result)]
+    parts.append(f"## Configuration\n\n{_json(model.config.to_dict())}")
+    return "\n".join(parts)
+
+
+def _front_matter(name: str, result: dict[str, Any] | None, license: str) -> dict[str, Any]:
+    """Top-level keys of the YAML; values are written as JSON, which YAML contains."""
+    front: dict[str, Any] = {"license": license, "library_name": "mgrade", "tags": list(TAGS)}
+    if result is None:
+        return front
+    task = result["recipe"]["task"]["name"]
+    pipeline = PIPELINES.get(task)
+    front["tags"].append(result["experiment"])
+    if pipeline is not None:
+        front["pipeline_tag"] = pipeline
+    metrics = [{"type": _kind(figure), "name": figure, "value": value} for figure, value in _metrics(result).items()]
+    front["metrics"] = sorted({metric["type"] for metric in metrics})
+    evidence = {"task": {"type": pipeline or "other"}, "dataset": {"type": task, "name": result["experiment"]}}
+    front["model-index"] = [{"name": name.rsplit("/", 1)[-1], "results": [{**evidence, "metrics": metrics}]}]
+    return front
+
+
+def _kind(figure: str) -> str:
+    """A figure's name without the split it is of: `test_accuracy` is an `accuracy`."""
+    return figure.removeprefix("test_").removeprefix("validation_")
+
+
+def _metrics(result: dict[str, Any]) -> dict[str, float]:
+    return {name: round(value, DECIMALS) for name, value in result["metrics"].items()}
+
+
+def _shape(model: Model) -> str:
+    config = model.config
+    parts = " + ".join(part for part in (config.conv, config.recurrence, config.mlp) if part != "none")
+    layers = f"{config.depth} layer{'s' if config.depth > 1 else ''} of {config.dim} channels"
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return (
+        f"A sequence model ({parts}; {layers}) that takes one sample at a time in"
+        f" constant memory: {count:,} parameters, {state_bytes(model):,} bytes of state. Made with mgrade, an"
+        " implementation of *mGRADE: Minimal Recurrent Gating Meets Delay Convolutions for Lightweight Sequence"
+        " Modeling*. Weights are safetensors, the configuration is JSON; nothing is pickled.\n"
+    )
+
+
+def _use(model: Model, name: str) -> str:
+    config = model.config
+    reads = "token ids (1)" if config.tokens else f"x (1, {config.inputs})"
+    return "## Use\n\n" + _USE.format(name=name, reads=reads, gives=f"y (1, {config.outputs})")
+
+
+def _figures(result: dict[str, Any]) -> str:
+    rows = "".join(f"| {name} | {value:g} |\n" for name, value in _metrics(result).items())
+    return f"## Figures\n\n| figure | value |\n| --- | --- |\n{rows}"
+
+
+def _origin(result: dict[str, Any]) -> str:
+    """How the figures came about: what it takes to believe them."""
+    hardware, versions = result.get("hardware", {}), result.get("versions", {})
+    facts = {
+        "recipe": f"`{result['experiment']}/{result['model']}`, seed {result['seed']}",
+        "trained for": f"{result['minutes']:.2g} minutes",
+        "on": hardware.get("gpu") or hardware.get("cpu"),
+        "commit": result.get("commit") and f"`{result['commit']}`",
+        "software": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
+    }
+    lines = "".join(f"- {name}: {value}\n" for name, value in facts.items() if value)
+    recipe = {table: result["recipe"][table] for table in ("task", "train")}
+    return f"## Origin\n\n{lines}\n{_json(recipe)}"
+
+
+def _json(value: dict[str, Any]) -> str:
+    return f"```json\n{json.dumps(value, indent=1)}\n```\n"
