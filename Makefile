@@ -6,7 +6,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench tables setup clean
+.PHONY: demo test lint bench tables docs setup clean
 
 demo: $(READY)
 	@$(BIN)/mgrade demo
@@ -23,6 +23,11 @@ bench: $(READY)
 
 tables: $(READY)
 	@$(BIN)/python -m mgrade.report.markdown docs/results.md docs/deploy.md
+	@$(BIN)/python scripts/docs_tables.py
+
+docs: $(READY)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/docs
+	@echo "docs: build/docs/index.html"
 
 setup: $(READY)
 
