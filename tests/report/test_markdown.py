@@ -2,21 +2,37 @@
 
 from pathlib import Path
 
+import pytest
+
 from mgrade.report.markdown import fill
+from mgrade.report.page import build, read
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_results_page_is_what_the_files_say():
-    text = (ROOT / "docs/results.md").read_text("utf-8")
+@pytest.mark.parametrize(
+    ("page", "place", "count"),
+    [("README.md", "summary", 1), ("docs/results.md", "table:", 4), ("docs/deploy.md", "stages:", 3)],
+)
+def test_pages_say_what_the_files_do(page, place, count):
+    text = (ROOT / page).read_text("utf-8")
     assert fill(text, ROOT / "results") == text, "run `make tables`"
-    assert text.count("<!-- table:") == 4
+    assert text.count(f"<!-- {place}") == count
 
 
-def test_the_deploy_page_is_what_the_files_say():
-    text = (ROOT / "docs/deploy.md").read_text("utf-8")
-    assert fill(text, ROOT / "results") == text, "run `make tables`"
-    assert text.count("<!-- stages:") == 3
+def test_figures_of_the_readme_are_what_the_files_say():
+    drawn = {figure.name: figure.drawing() for figure in build(read(ROOT / "results"))[1]}
+    kept = sorted((ROOT / "docs/assets").glob("*.svg"))
+    assert kept
+    for path in kept:
+        assert path.read_text("utf-8") == drawn[path.stem], f"{path.name}: run `make tables`"
+
+
+def test_a_summary_without_results_names_all_commands(tmp_path):
+    filled = fill("<!-- summary -->\n<!-- end -->\n", tmp_path)
+    assert "Not run yet" in filled
+    assert "`flipflop/mgrade`" in filled
+    assert "1 of" not in filled
 
 
 def test_stages_that_were_not_run_say_how(tmp_path):

@@ -1,4 +1,4 @@
-"""Reports: from result files to tables, the paper's figures beside ours."""
+"""Reports: from result files to tables, figures and one page, the paper's beside ours."""
 
 from mgrade.report.tables import Row, rows
 

@@ -1,7 +1,7 @@
 """Tables inside a Markdown page, filled from result files: `python -m mgrade.report.markdown docs/results.md`.
 
-A table stands between `<!-- table: EXPERIMENT -->` and `<!-- end -->`, or `<!-- stages: RUN -->` for the stages of an
-export; all else on the page is left as it is.
+A table stands between `<!-- table: EXPERIMENT -->` and `<!-- end -->`, `<!-- stages: RUN -->` for the stages of an
+export, or `<!-- summary -->` for what mGRADE has reached everywhere; all else on the page is left as it is.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from pathlib import Path
 
 from mgrade._files import replace
 from mgrade.report.tables import Row, rows
+from mgrade.train import shipped
 
 _PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
 _STAGES = re.compile(r"(<!-- stages: ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
+_SUMMARY = re.compile(r"(<!-- summary -->\n).*?(<!-- end -->)", re.S)
 _HEAD = ("recipe", "figure", "paper", "ours", "seeds", "parameters", "state bytes")
 
 
 def fill(text: str, results: Path) -> str:
     """The page with all its tables as the result files have them."""
     text = _PLACE.sub(lambda place: place[1] + table(rows([place[2]], results)) + place[3], text)
+    text = _SUMMARY.sub(lambda place: place[1] + summary(results) + place[2], text)
     return _STAGES.sub(lambda place: place[1] + stages(results / "deploy" / f"{place[2]}.json") + place[3], text)
 
 
@@ -29,6 +32,18 @@ def table(found: list[Row]) -> str:
     """Rows as a Markdown table."""
     lines = [_HEAD, ("---",) * len(_HEAD), *((f"`{name}`", *rest) for name, *rest in (row.cells() for row in found))]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def summary(results: Path) -> str:
+    """A line for every experiment that mGRADE has run, and the names of the others."""
+    experiments = [name.removesuffix("/mgrade") for name in shipped() if name.endswith("/mgrade")]
+    found = [rows([experiment], results) for experiment in experiments]
+    firsts = [next(row for row in of_one if row.recipe.endswith("/mgrade")) for of_one in found]
+    lines = ["| experiment | figure | paper | ours | seeds | parameters | state, bytes |", "|" + " --- |" * 7]
+    lines += [f"| `{row.recipe}` | {' | '.join(row.cells()[1:])} |" for row in firsts if row.ours]
+    if missing := [f"`{row.recipe}`" for row in firsts if not row.ours]:
+        lines.append(f"\nNot run yet, each one command (`mgrade train NAME`): {', '.join(missing)}.")
+    return "\n".join(lines) + "\n"
 
 
 def stages(path: Path) -> str:
@@ -53,10 +68,12 @@ def stages(path: Path) -> str:
 
 
 def main(pages: list[str]) -> None:
-    """Fills every page in place, from the folder `results` beside its own folder."""
+    """Fills every page in place, from the folder `results` beside it or beside its own folder."""
     for page in map(Path, pages):
         text = page.read_text("utf-8")
-        replace(page, fill(text, page.absolute().parent.parent / "results").encode())
+        beside = page.absolute().parent
+        results = next(folder / "results" for folder in (beside, beside.parent) if (folder / "results").is_dir())
+        replace(page, fill(text, results).encode())
 
 
 if __name__ == "__main__":

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mgrade.report.runs import Run, by_recipe, runs_in
 from mgrade.train.recipe import Recipe, load_recipe, of_experiment
-from mgrade.train.result import difference, read_result
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,24 @@ class Row:
     figure: str
     paper: float | str | None
     paper_spread: float | None
-    ours: tuple[float, ...]
+    runs: tuple[Run, ...]
     asked: int
     """How many seeds the recipe has."""
-    parameters: int | None
-    state_bytes: int | None
+
+    @property
+    def ours(self) -> tuple[float, ...]:
+        """The figure, by seed."""
+        return tuple(run.metrics[self.figure] for run in self.runs)
+
+    @property
+    def parameters(self) -> int | None:
+        """Of the model; None where nothing has run."""
+        return self.runs[0].parameters if self.runs else None
+
+    @property
+    def state_bytes(self) -> int | None:
+        """What one stream of the model remembers; None where nothing has run."""
+        return self.runs[0].state_bytes if self.runs else None
 
     @property
     def mean(self) -> float | None:
@@ -33,8 +47,8 @@ class Row:
 
     @property
     def spread(self) -> float | None:
-        """The standard deviation over seeds, with two or more."""
-        return statistics.stdev(self.ours) if len(self.ours) > 1 else None
+        """The standard deviation over seeds, with two or more; a run that diverged has none."""
+        return statistics.stdev(self.ours) if len(self.ours) > 1 and all(map(math.isfinite, self.ours)) else None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -66,36 +80,30 @@ class Row:
 
 def rows(experiments: Iterable[str], results: Path) -> list[Row]:
     """All rows of the experiments, by recipe; results of a changed recipe do not count."""
+    experiments = list(experiments)
+    names = [name for experiment in experiments for name in of_experiment(experiment)]
+    known, _ = by_recipe([run for name in names for run in runs_in(results / name)])
+    return rows_of(experiments, known)
+
+
+def rows_of(experiments: Iterable[str], known: Mapping[str, Sequence[Run]]) -> list[Row]:
+    """The same, of runs that have been read already."""
     found = []
-    for experiment in experiments:
-        for name in of_experiment(experiment):
-            recipe = load_recipe(name)
-            documents = [d for seed in recipe.seeds if (d := _result(results, recipe, seed)) is not None]
-            found += [_row(name, recipe, figure, documents) for figure in _figures(recipe)]
+    for name in (name for experiment in experiments for name in of_experiment(experiment)):
+        recipe = load_recipe(name)
+        runs = tuple(run for run in known.get(name, ()) if run.seed in recipe.seeds)
+        found += [_row(name, recipe, figure, runs) for figure in recipe.paper if not figure.endswith("_spread")]
     return found
 
 
-def _figures(recipe: Recipe) -> list[str]:
-    return [name for name in recipe.paper if not name.endswith("_spread")]
-
-
-def _result(results: Path, recipe: Recipe, seed: int) -> dict[str, Any] | None:
-    document = read_result(results / recipe.experiment / recipe.name / f"seed{seed}.json")
-    if document is None or difference(recipe.to_dict(), document["recipe"]):
-        return None
-    return document
-
-
-def _row(name: str, recipe: Recipe, figure: str, documents: list[dict[str, Any]]) -> Row:
+def _row(name: str, recipe: Recipe, figure: str, runs: tuple[Run, ...]) -> Row:
     return Row(
         recipe=name,
         figure=figure,
         paper=recipe.paper[figure],
         paper_spread=recipe.paper.get(f"{figure}_spread"),
-        ours=tuple(document["metrics"][figure] for document in documents),
+        runs=runs,
         asked=len(recipe.seeds),
-        parameters=documents[0]["parameters"] if documents else None,
-        state_bytes=documents[0]["state_bytes"] if documents else None,
     )
 
 

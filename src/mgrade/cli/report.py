@@ -1,0 +1,37 @@
+"""`mgrade report`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+
+def report(
+    results: Annotated[Path, typer.Option(help="Folder of result files.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    figures: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Folder to write every figure to as well, as SVG and PNG."),
+    ] = None,
+) -> None:
+    """Write one page of everything that has run: the paper's tables and figures beside ours."""
+    from mgrade._files import replace
+    from mgrade.report.images import write_images
+    from mgrade.report.page import build, read
+
+    found = read(results)
+    page, drawn = build(found)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        replace(out, page.encode())
+        lacking = None if figures is None else write_images(drawn, figures)
+    except OSError as error:
+        raise ValueError(f"{error.filename or out}: cannot be written: {error.strerror}") from None
+    print(f"{out}: {len(page.encode()) / 1e6:.1f} MB, {len(drawn)} figures")
+    if not found.runs():
+        print(f"no run lies under {results} yet; the quickest is: mgrade train vowels/mgrade")
+    if lacking is not None:
+        print("mgrade:", lacking, file=sys.stderr)

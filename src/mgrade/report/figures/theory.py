@@ -1,0 +1,126 @@
+"""High-frequency patterns and Flip-Flop: learning, and what has been learned (the paper's appendix figures)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from mgrade.report.chart import Axis, Chart, grouped
+from mgrade.report.figure import Figure, Panel
+from mgrade.report.figures.series import Known, curves_chart, keys, last_values, share_axis, standard_error
+from mgrade.report.palette import model_colour
+from mgrade.report.runs import Run, reading
+from mgrade.report.wording import model_name, percent, short, tick
+
+FREQUENCIES = ("0.07", "0.17", "0.33", "1.0")
+LAYERED = tuple(f"highfreq/{model}-{layers}" for model in ("mgrade", "mingru") for layers in ("1l", "2l"))
+# A distance that the caption names, beside the nearest and the farthest: the paper's farthest.
+SHOWN = 100
+FLIPFLOP = ("flipflop/mgrade", "flipflop/lru-dcls", "flipflop/tcn")
+
+
+def patterns(known: Known) -> Figure | None:
+    """Validation accuracy over steps at one frequency; test accuracy over all, after training and early in it."""
+    names = [name for name in LAYERED if known.get(name)]
+    if not names:
+        return None
+    chart = curves_chart("At frequency 0.33", known, names, "validation_accuracy", share_axis)
+    ends = last_values(known, names, "validation_accuracy")
+    panels = [chart.panel(f"Validation accuracy over training steps at frequency 0.33; at the end: {ends}.")]
+    told = []
+    for early, when in ((False, "after training"), (True, "early")):
+        panel, words = _bars(known, early)
+        if panel is not None:
+            panels.append(panel)
+            told.append(f"{when}, {words}")
+    caption = (
+        f"Mean ± standard error over seeds. Test accuracy from the slowest to the fastest patterns: {'; '.join(told)}."
+    )
+    return Figure("highfreq", "Patterns of high frequency", caption, panels, keys(names, known))
+
+
+def recall(known: Known) -> Figure | None:
+    """Validation accuracy over steps, and recall by the distance between a write and its read."""
+    names = [name for name in FLIPFLOP if known.get(name)]
+    if not names:
+        return None
+    chart = curves_chart("Learning", known, names, "validation_accuracy", share_axis)
+    ends = last_values(known, names, "validation_accuracy")
+    panels = [chart.panel(f"Flip-Flop: validation accuracy over training steps; at the end: {ends}.")]
+    distances = {name: found for name in names if (found := _by_distance(known[name]))}
+    caption = f"Mean ± standard error over seeds. Validation accuracy at the end: {ends}."
+    if distances:
+        far, words = _recall_chart(distances)
+        panels.append(far.panel(f"Flip-Flop: accuracy of a read by its distance from the write: {words}."))
+        caption += f" Reads that are right, by the ignored pairs between write and read: {words}. Chance is one half."
+    return Figure("flipflop", "Flip-Flop: learning, and recall over distance", caption, panels, keys(names, known), 2)
+
+
+def _bars(known: Known, early: bool) -> tuple[Panel | None, str]:
+    series, steps = [], set[str]()
+    for name in LAYERED:
+        runs = [known.get(variant, ()) for variant in (_variant(name, f, early) for f in FREQUENCIES)]
+        if any(runs):
+            scores = [[run.metrics["test_accuracy"] for run in of] for of in runs]
+            values = [_mean(score) for score in scores]
+            series.append((model_name(name), model_colour(name, pale="-1l" in name), values))
+            steps |= {str(run.recipe["train"].get("steps")) for of in runs for run in of}
+    if not series:
+        return None, ""
+    title = f"After {' or '.join(sorted(steps))} steps"
+    y = Axis("test accuracy", (), ends=(0.0, 1.0), write=tick)
+    chart = grouped(
+        title, FREQUENCIES, series, y, "frequency", lambda v, s: percent(v) + (f" ± {100 * s:.1f}" if s else "")
+    )
+    shares = {name: [percent(v, 0) for v, _ in values if math.isfinite(v)] for name, _, values in series}
+    alike = {share for written in shares.values() for share in written}
+    words = "; ".join(f"{name} {', '.join(written)}" for name, written in shares.items())
+    if len(alike) == 1:
+        words = f"all models {alike.pop()} at every frequency"
+    return chart.panel(f"{title}, test accuracy at frequencies {', '.join(FREQUENCIES)}: {words}."), words
+
+
+def _variant(name: str, frequency: str, early: bool) -> str:
+    """The recipe without a variant is the one at 0.33, trained to the end."""
+    variant = f"{frequency}-early" if early else "" if frequency == "0.33" else frequency
+    return f"{name}@{variant}" if variant else name
+
+
+def _by_distance(runs: Sequence[Run]) -> dict[int, list[float]]:
+    """Recall by distance, over seeds."""
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        with reading(run.path):
+            for distance, share in run.examined.get("recall_by_distance", {}).items():
+                found.setdefault(int(distance), []).append(float(share))
+    return dict(sorted(found.items()))
+
+
+def _recall_chart(distances: dict[str, dict[int, list[float]]]) -> tuple[Chart, str]:
+    reach = [float(d) for found in distances.values() for d in found]
+    x = Axis("ignored pairs between write and read", reach, log=True)
+    heights = [statistics.fmean(shares) for found in distances.values() for shares in found.values()]
+    chart = Chart("Recall over distance", x, share_axis([*heights, 0.4], "share of reads that are right"))
+    told = []
+    for name, found in distances.items():
+        means = [_mean(shares) for shares in found.values()]
+        errors = [error or 0.0 for _, error in means] if all(error is not None for _, error in means) else None
+        chart.line(
+            model_name(name),
+            [float(d) for d in found],
+            [mean for mean, _ in means],
+            model_colour(name),
+            lambda x, y, s: f"{percent(y)}{f' ± {100 * s:.1f}' if s else ''} over {short(x)}",
+            spread=errors,
+        )
+        by = dict(zip(found, (mean for mean, _ in means), strict=True))
+        picked = [distance for distance in by if distance in (min(by), SHOWN, max(by))]
+        told.append(f"{model_name(name)} {', '.join(f'{percent(by[d], 0)} over {short(d)}' for d in picked)}")
+    return chart, "; ".join(told)
+
+
+def _mean(values: list[float]) -> tuple[float, float | None]:
+    if not values:
+        return math.nan, None
+    return statistics.fmean(values), standard_error(values) if len(values) > 1 else None

@@ -1,0 +1,63 @@
+"""Figures as files: SVG always, PNG where there are a renderer and a font."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from mgrade._files import replace
+from mgrade.report.figure import Figure
+
+SCALE = 2
+# Families to draw text with, the first that the system has.
+FAMILIES = (
+    "Helvetica Neue",
+    "Helvetica",
+    "Arial",
+    "Liberation Sans",
+    "Noto Sans",
+    "Open Sans",
+    "Roboto",
+    "DejaVu Sans",
+)
+_PROBE = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">{}</svg>'
+_LETTERS = '<text x="2" y="15" font-size="14" font-family="sans-serif">mg</text>'
+
+Renderer = Callable[[str], bytes]
+
+
+def write_images(figures: Sequence[Figure], folder: Path) -> str | None:
+    """Writes every figure into `folder`; returns what to install where there could be no PNG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    render, lacking = renderer()
+    for figure in figures:
+        drawing = figure.drawing()
+        replace(folder / f"{figure.name}.svg", drawing.encode())
+        if render is not None:
+            replace(folder / f"{figure.name}.png", render(drawing))
+    return lacking
+
+
+def renderer() -> tuple[Renderer | None, str | None]:
+    """What turns an SVG into a PNG, or the reason why nothing does.
+
+    Text in a font that is not there would silently not be drawn, so a few letters are tried first.
+    """
+    try:
+        from resvg_py import svg_to_bytes
+    except ImportError:
+        return None, "no PNG was written, SVG alone: pip install 'mgrade[report]' brings the renderer"
+    blank = bytes(svg_to_bytes(svg_string=_PROBE.format("")))
+    for family in FAMILIES:
+        draw = partial(svg_to_bytes, sans_serif_family=family)
+        if bytes(draw(svg_string=_PROBE.format(_LETTERS))) != blank:
+            return partial(_png, draw), None
+    return None, (
+        "no PNG was written, SVG alone: there is no font to draw text with; install one of "
+        f"{', '.join(FAMILIES)} (Debian: fonts-dejavu-core)"
+    )
+
+
+def _png(draw: Callable[..., Iterable[int]], drawing: str) -> bytes:
+    return bytes(draw(svg_string=drawing, zoom=SCALE))
