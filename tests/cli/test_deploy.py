@@ -92,8 +92,10 @@ def test_a_run_is_exported_to_every_target(capsys, run, tmp_path, to, precision)
         "onnx": {"flipflop.onnx"},
         "wasm": {"flipflop.wasm", "flipflop.json", "model.js", "package.json"},
     }[to]
-    runtime = {f"mgrade_{'float' if precision == 'float32' else 'integer'}.h"} if to == "c" else set()
-    assert {path.name for path in out.iterdir()} == files | runtime | {"program.safetensors", "export.json"}
+    headers = {"mgrade_float.h"} if precision == "float32" else {"mgrade_integer.h", "mgrade_dots.h"}
+    runtime = headers if to == "c" else set()
+    always = {"program.safetensors", "export.json", "about.json"}
+    assert {path.name for path in out.iterdir()} == files | runtime | always
     _, program = read_export(out)
     assert program.state_bytes == facts["state_bytes"]
     assert program.parameter_bytes == facts["parameter_bytes"]

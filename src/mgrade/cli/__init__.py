@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mgrade.cli import deploy, footprint, training
+from mgrade.cli import deploy, fit, footprint, play, report, training
 from mgrade.cli.data import data_app
 
 app = typer.Typer(
@@ -27,15 +27,18 @@ app = typer.Typer(
 
 
 for _command in (
+    fit.fit,
     training.recipes,
     training.train,
     training.evaluate,
     training.reproduce,
+    report.report,
     footprint.footprint,
     footprint.size,
     deploy.export,
     deploy.stream,
     deploy.stages,
+    play.play,
 ):
     app.command()(_command)
 app.add_typer(data_app, name="data")

@@ -39,6 +39,7 @@ def export(
     from mgrade.cli.training import use_data
     from mgrade.deploy import Choices, build, check_target, open_source, write_export
     from mgrade.deploy import verify as run_on_chip
+    from mgrade.deploy.about import about
     from mgrade.deploy.c.printer import check_name
     from mgrade.deploy.chip import ChipError
 
@@ -49,7 +50,8 @@ def export(
     chosen = check_name(name or opened.name)
     program = build(opened, choices, calibrate)
     figures = opened.judge(program) if judge else None
-    facts: dict[str, Any] = write_export(program, chosen, to, out)
+    known = about(opened.task) if opened.task else None
+    facts: dict[str, Any] = write_export(program, chosen, to, out, known)
     if verify is not None:
         try:
             facts["verify"] = run_on_chip(out, verify)

@@ -13,6 +13,8 @@ import numpy.typing as npt
 from mgrade._files import read_description, replace
 from mgrade.deploy import chip as chips
 from mgrade.deploy import wasm
+from mgrade.deploy.about import FILE as ABOUT
+from mgrade.deploy.about import About
 from mgrade.deploy.arduino import arduino_files
 from mgrade.deploy.c import print_c
 from mgrade.deploy.c.printer import check_name
@@ -82,12 +84,15 @@ def check_target(to: str, chip: str | None = None) -> None:
         raise ValueError(missing)
 
 
-def write_export(program: Program, name: str, to: str, folder: Path) -> dict[str, Any]:
-    """Writes the files of an export to `folder`; what there is to say about it."""
+def write_export(program: Program, name: str, to: str, folder: Path, known: About | None = None) -> dict[str, Any]:
+    """Writes the files of an export to `folder`, and what is `known` about its classes and inputs; what it is."""
     check_target(to)
     files = _printed(program, check_name(name), to)
-    if DESCRIPTION in files:
-        raise ValueError(f"name must not be {name!r}: {DESCRIPTION} is a file of its own")
+    for own in (DESCRIPTION, ABOUT):
+        if own in files:
+            raise ValueError(f"name must not be {name!r}: {own} is a file of its own")
+    if known is not None:
+        files[ABOUT] = known.fit(program).to_bytes()
     description = {
         "format": FORMAT,
         "version": VERSION,

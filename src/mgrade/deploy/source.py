@@ -17,13 +17,15 @@ from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.judge import Streamed
 from mgrade.deploy.program import Program
 from mgrade.nn import Model, ModelConfig, load
-from mgrade.tasks import Task
+from mgrade.tasks import Labelled, Task
 from mgrade.tasks.task import Drawn, generator
 from mgrade.train import open_run
 from mgrade.train.evaluate import evaluate
 from mgrade.train.processes import Processes
 
 Array = npt.NDArray[Any]
+Sequence = tuple[Array, int | None]
+"""Inputs (time, inputs) or token ids (time), and the class they belong to, if they belong to one."""
 # Sequences that ranges are found on, and the most steps taken of each.
 SEQUENCES, STEPS = 64, 2000
 
@@ -56,6 +58,21 @@ class Source:
         chosen = tuple(tensor[:examples] for tensor in test)
         streamed: Any = Streamed(program, self.model.config)
         return evaluate(streamed, self.task, chosen, 256, Processes())
+
+    def test_sequences(self, count: int) -> list[Sequence]:
+        """`count` sequences of the test set, evenly spread over it."""
+        if self.task is None:
+            raise ValueError("a saved model has no test set of its own: give the folder of a run")
+        test = self.task.examples("test", self.seed, torch.device("cpu"))
+        chosen = np.unique(np.linspace(0, len(test[0]) - 1, count).round().astype(int))
+        batch = tuple(tensor[torch.from_numpy(chosen)] for tensor in test)
+        reader = _Inputs(self.model.config)
+        self.task.judge(reader, *batch)  # type: ignore[arg-type]
+        (read,) = reader.seen
+        labelled = isinstance(self.task, Labelled)
+        ends = batch[2].tolist() if labelled and len(batch) > 2 else [read.shape[1]] * len(read)
+        labels = batch[1].tolist() if labelled else [None] * len(read)
+        return [(x[:end], label) for x, end, label in zip(read, ends, labels, strict=True)]
 
     def _some(self, split: str, count: int) -> tuple[torch.Tensor, ...]:
         if isinstance(self.task, Drawn):

@@ -53,6 +53,7 @@ export class Model {
     this._states = [wasm.state(), ...further(wasm, this.stateBytes, streams - 1)];
     // the memory never grows from here on: what these arrays look at stays where it is
     const { buffer } = wasm.memory;
+    this._memory = buffer;
     /** The buffers of the module, for `advance`. */
     this.input = new TYPES[this.metadata.input_type](buffer, this._at.input, tokens ? 1 : inputs);
     this.output = new TYPES[this.metadata.output_type](buffer, this._at.output, outputs);
@@ -81,6 +82,11 @@ export class Model {
   /** One step from what is in `input` to what will be in `output`: nothing is copied, made or checked but `stream`. */
   advance(stream = 0) {
     this._step(this._state(stream), this._at.input, this._at.output);
+  }
+
+  /** The bytes that a stream remembers, where they lie in the module: for whoever looks on. */
+  state(stream = 0) {
+    return new Uint8Array(this._memory, this._state(stream), this.stateBytes);
   }
 
   /** A stream begins anew: one, or all of them. */

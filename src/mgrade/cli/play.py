@@ -1,0 +1,61 @@
+"""`mgrade play`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+MaybePath = Optional[Path]  # noqa: UP045
+
+
+def play(
+    source: Annotated[Path, typer.Argument(metavar="EXPORT", help="Folder of an export, a run or a saved model.")],
+    build: Annotated[MaybePath, typer.Option("--build", metavar="DIR", help="Write the page instead, to host.")] = None,
+    test: Annotated[int, typer.Option("--test", metavar="N", help="Put so many test sequences of the run in.")] = 0,
+    run: Annotated[MaybePath, typer.Option("--run", help="The run EXPORT was made from: names, rates, --test.")] = None,
+    labels: Annotated[Optional[str], typer.Option(help="Names of the outputs, with commas.")] = None,  # noqa: UP045
+    rate: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(metavar="HZ", help="Inputs are successive samples of sound, so many a second."),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser, print the address only.")] = False,
+    data: Annotated[MaybePath, typer.Option(help="Folder with data sets.")] = None,
+) -> None:
+    """Run an exported model in the browser: microphone, file, drawn signal or test data, and what moves inside."""
+    from mgrade.cli.training import use_data
+    from mgrade.play import open_exhibit, site, write_site
+
+    use_data(data)
+    names = tuple(name.strip() for name in labels.split(",")) if labels else ()
+    files = site(open_exhibit(source, run=run, test=test, labels=names, rate=rate))
+    if build is None:
+        _serve(files, port, not no_browser)
+        return
+    write_site(files, build)
+    print(f"written to {build}: {len(files)} files, {sum(map(len, files.values())):,} bytes; any static host will do")
+
+
+def _serve(files: dict[str, bytes], port: int, browser: bool) -> None:
+    """Until Ctrl-C."""
+    from mgrade.play import Server
+
+    with Server(files, port) as server:
+        print(f"{server.address}\nfor this machine alone; Ctrl-C ends it", flush=True)
+        if browser and _display():
+            import webbrowser
+
+            webbrowser.open(server.address)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+
+
+def _display() -> bool:
+    """Whether there is a screen to open a browser on."""
+    return sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

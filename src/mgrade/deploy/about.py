@@ -1,0 +1,127 @@
+"""What a task says about the inputs and outputs of its models, for whoever shows an export: names, rates, gain.
+
+An export of a run has it as `about.json` beside its files. Nothing of the data is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from mgrade._files import read_description
+from mgrade.deploy.program import Program
+from mgrade.tasks import Task
+from mgrade.tasks.digits import LOUD, SpokenDigits
+from mgrade.tasks.digits import RATE as DIGITS_RATE
+from mgrade.tasks.flipflop import SYMBOLS, FlipFlop
+from mgrade.tasks.images import Image, SequentialCifar, SequentialMnist
+from mgrade.tasks.listops import SYMBOLS as LISTOPS_SYMBOLS
+from mgrade.tasks.listops import ListOps
+from mgrade.tasks.series import Archived, Motions
+from mgrade.tasks.speech import Speech
+from mgrade.tasks.text import CLASSES, Text
+
+FILE = "about.json"
+FORMAT, VERSION = "mgrade-about", 1
+DIGITS = tuple("0123456789")
+CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+# Of sound, as browsers and files have it.
+LEAST_RATE, MOST_RATE = 1000, 384_000
+LONGEST = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """Names of outputs and inputs, and how fast steps come."""
+
+    title: str = ""
+    classes: bool = True
+    """Outputs are logits of classes; otherwise they are values."""
+    labels: tuple[str, ...] = ()
+    """Of the outputs; without any, they have numbers."""
+    symbols: tuple[str, ...] = ()
+    """Of a model of tokens: what each id stands for."""
+    steps_per_second: float | None = None
+    samples_per_second: int | None = None
+    """The inputs of a step are so many successive samples of sound, one channel, at this rate."""
+    gain: float = 1.0
+    """What a sample of sound from -1 to 1 is multiplied by before the model reads it."""
+
+    def __post_init__(self) -> None:
+        for name, texts in (("title", (self.title,)), ("labels", self.labels), ("symbols", self.symbols)):
+            if not isinstance(texts, tuple) or not all(
+                isinstance(text, str) and len(text) <= LONGEST for text in texts
+            ):
+                raise ValueError(f"{name} must be text of at most {LONGEST} characters, got {texts!r:.60}")
+        rate = self.samples_per_second
+        if rate is not None and (type(rate) is not int or not LEAST_RATE <= rate <= MOST_RATE):
+            raise ValueError(f"samples_per_second must be whole, {LEAST_RATE} to {MOST_RATE}, got {rate!r:.40}")
+        for name, number in (("steps_per_second", self.steps_per_second or 1.0), ("gain", self.gain)):
+            if type(number) not in (int, float) or not 0 < number < math.inf:
+                raise ValueError(f"{name} must be a number above 0, got {number!r:.40}")
+        if type(self.classes) is not bool:
+            raise ValueError(f"classes must be true or false, got {self.classes!r:.40}")
+
+    def fit(self, program: Program) -> About:
+        """Itself, if these are names and rates for `program`."""
+        wanted = (("labels", program.outputs), ("symbols", program.inputs if program.tokens else 0))
+        for name, count in wanted:
+            given = len(getattr(self, name))
+            if given not in (0, count):
+                raise ValueError(f"{name} must be {count}, one for each, got {given}")
+        if program.tokens and self.samples_per_second is not None:
+            raise ValueError("samples_per_second is for sound, and this model reads tokens")
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        return (json.dumps(self.to_dict(), indent=2) + "\n").encode()
+
+
+def about(task: Task) -> About:
+    """What a task says; of one that is not known here, whether it has classes."""
+    if isinstance(task, SpokenDigits):
+        gain = 32768 / LOUD
+        return About(title="Spoken digits", labels=DIGITS, samples_per_second=DIGITS_RATE, gain=gain)
+    if isinstance(task, Speech):
+        return About(title="Spoken words", labels=task.vocabulary, samples_per_second=task.rate)
+    if isinstance(task, Archived):
+        rate = 10.0 if isinstance(task, Motions) else None
+        return About(title=task.title, labels=task.names, steps_per_second=rate)
+    if isinstance(task, FlipFlop):
+        return About(title="Flip-Flop: the next symbol", labels=tuple(SYMBOLS), symbols=tuple(SYMBOLS))
+    if isinstance(task, ListOps):
+        return About(title="ListOps: the value of an expression", labels=DIGITS, symbols=LISTOPS_SYMBOLS)
+    if isinstance(task, Text):
+        return About(title="Film reviews: for or against", labels=CLASSES)
+    if isinstance(task, SequentialMnist):
+        return About(title="Handwritten digits, pixel by pixel", labels=DIGITS)
+    if isinstance(task, (Image, SequentialCifar)):
+        return About(title="CIFAR-10, pixel by pixel", labels=CIFAR)
+    return About(classes=task.classes is not None)
+
+
+def read_about(folder: Path) -> About | None:
+    """What lies in an export; None if nothing does."""
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    found = read_description(path, FORMAT, VERSION)
+    known = {field.name for field in fields(About)}
+    if unknown := sorted(found.keys() - known - {"format", "version"}):
+        raise ValueError(f"{path}: no field {unknown[0]!r:.40}; there are {', '.join(sorted(known))}")
+    chosen: dict[str, Any] = {name: found[name] for name in known & found.keys()}
+    for name in ("labels", "symbols"):
+        if isinstance(chosen.get(name), list):
+            chosen[name] = tuple(chosen[name])
+    try:
+        return About(**chosen)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None

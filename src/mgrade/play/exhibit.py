@@ -1,0 +1,98 @@
+"""What a playground shows: a program and its module, what is known about them, and test data if they are asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from mgrade.deploy import Choices, Program, build, load_program, open_source, read_export, wasm
+from mgrade.deploy.about import About, about, read_about
+from mgrade.deploy.c.printer import check_name
+from mgrade.deploy.export import DESCRIPTION
+from mgrade.deploy.source import Sequence
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A program, its module, and what is known about both."""
+
+    name: str
+    program: Program
+    module: bytes
+    about: About
+    examples: tuple[Sequence, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.about.fit(self.program)
+
+
+def open_exhibit(
+    path: Path, *, run: Path | None = None, test: int = 0, labels: tuple[str, ...] = (), rate: int | None = None
+) -> Exhibit:
+    """From the folder of an export, of a finished run or of a saved model, or from a file of a program.
+
+    `run`, the one that an export was made from, gives names, rates and test data; `test` is how many sequences of the
+    latter go in. `labels` and `rate`, samples of sound a second, go before what is known.
+    """
+    if test < 0:
+        raise ValueError(f"--test must be at least 0, got {test}")
+    shown = _opened(path)
+    origin = run or (path if (path / "recipe.json").is_file() else None)
+    if test and origin is None:
+        raise ValueError(f"--test takes sequences of a run, and {path} is none: give --run RUN as well")
+    known = shown.about
+    if run is not None:
+        if (task := open_source(run).task) is None:
+            raise ValueError(f"--run must be the folder of a run, and {run} is that of a saved model")
+        known = about(task)
+    if labels:
+        known = dataclasses.replace(known, labels=labels, classes=True)
+    if rate is not None:
+        known = dataclasses.replace(known, samples_per_second=rate)
+    examples = open_source(origin).test_sequences(test) if test and origin else []
+    return dataclasses.replace(shown, about=known, examples=tuple(examples))
+
+
+def _opened(path: Path) -> Exhibit:
+    if path.is_file():
+        program = load_program(path)
+        return Exhibit(path.stem, program, wasm.to_wasm(program), _unknown(program))
+    if (path / DESCRIPTION).is_file():
+        return _from_export(path)
+    if not any((path / file).is_file() for file in ("recipe.json", "config.json")):
+        raise ValueError(f"{path}: is no export ({DESCRIPTION}), no finished run and no saved model")
+    source = open_source(path)
+    program = build(source, Choices())
+    known = about(source.task) if source.task else _unknown(program)
+    return Exhibit(source.name, program, wasm.to_wasm(program, source.name), known)
+
+
+def _unknown(program: Program) -> About:
+    """One output is hardly a class."""
+    return About(classes=program.outputs > 1)
+
+
+def _from_export(folder: Path) -> Exhibit:
+    """Its own module, where it was made for pages; else one is made from its program."""
+    description, program = read_export(folder)
+    try:
+        name = check_name(str(description.get("name")))
+    except ValueError as error:
+        raise ValueError(f"{folder / DESCRIPTION}: {error}") from None
+    known = read_about(folder) or _unknown(program)
+    if description.get("to") != "wasm":
+        return Exhibit(name, program, wasm.to_wasm(program, name), known)
+    path = folder / f"{name}.wasm"
+    try:
+        module = path.read_bytes()
+        said = wasm.metadata(module)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    for field in ("inputs", "outputs", "tokens", "precision"):
+        there, here = said.get(field), getattr(program, field)
+        if there != here:
+            raise ValueError(f"{path}: {field} must be {here!r} as in program.safetensors, got {there!r:.40}")
+    return Exhibit(name, program, module, known)

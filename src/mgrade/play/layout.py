@@ -1,0 +1,141 @@
+"""Where what a stream remembers lies in the module's memory, layer by layer, and where taps read in it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mgrade.deploy import Program, print_c
+from mgrade.deploy.c.printer import TYPES
+from mgrade.deploy.program import Op
+from mgrade.play.watch import watched
+
+DTYPES = {c: name for name, c in TYPES.items()}
+FIELD = re.compile(r"^    (\w+) ([a-z]+)_(\d+)((?:\[\d+\])*);$", re.M)
+# A tap is drawn where the weights of a channel have a peak of at least this share of its highest.
+PEAK = 0.2
+
+
+class Field(NamedTuple):
+    """A member of the state: where it begins, in bytes, its shape and dtype."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        """All of it."""
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+    def view(self, exponent: int = 0) -> dict[str, Any]:
+        """As the page reads it; a number q stands for q / 2**exponent."""
+        return {"offset": self.offset, "shape": self.shape, "type": self.dtype, "exponent": exponent}
+
+
+Fields = dict[tuple[str, int], Field]
+
+
+def fields(program: Program) -> Fields:
+    """By name and operation: read off the printed structure, so that it is the module's own layout."""
+    found: Fields = {}
+    end = 0
+    for kind, name, index, shape in FIELD.findall(print_c(program)["model.h"]):
+        dtype = DTYPES[kind]
+        size = np.dtype(dtype).itemsize
+        field = Field(-(-end // size) * size, tuple(map(int, re.findall(r"\d+", shape))), dtype)
+        found[name, int(index)] = field
+        end = field.offset + field.bytes
+    return found
+
+
+class Layout(NamedTuple):
+    """Of a program's state and of its twin's, as the page needs it."""
+
+    layers: list[dict[str, Any]]
+    """Delay line and recurrent state of each layer, as far as it has them, and its gates in the twin's state."""
+    copies: list[list[int]]
+    """What the twin takes over: from where, to where, how many bytes; empty if there is no gate to be seen."""
+    end: int
+    """Where the state ends, in bytes."""
+
+
+def layout(program: Program) -> Layout:
+    """Where everything is."""
+    where = fields(program)
+    end = max((field.offset + field.bytes for field in where.values()), default=0)
+    if not any(op.kind == "gated" for op in program.ops):
+        return Layout(_layers(program, where, {}), [], end)
+    twin, number = watched(program)
+    theirs = fields(twin)
+    gates = {index: theirs["line", at - 1] for index, at in number.items() if twin.ops[at].kind == "gated"}
+    copies = [[field.offset, theirs[name, number[index]].offset, field.bytes] for (name, index), field in where.items()]
+    return Layout(_layers(program, where, gates), copies, end)
+
+
+def _layers(program: Program, where: Fields, gates: dict[int, Field]) -> list[dict[str, Any]]:
+    """A layer ends with its recurrence, or where the next convolution begins."""
+    found: list[dict[str, Any]] = []
+    for index, op in enumerate(program.ops):
+        kind = "line" if "lag" in op.arrays else "hidden" if op.kind in ("gated", "rotate") else None
+        if kind is None:
+            continue
+        if not found or "hidden" in found[-1] or kind in found[-1]:
+            found.append({})
+        found[-1][kind] = (_line if kind == "line" else _hidden)(program, index, where)
+        if index in gates:
+            found[-1]["gates"] = gates[index].view(_exponent(program, op.args[0]))
+    return found
+
+
+def _line(program: Program, index: int, where: Fields) -> dict[str, Any]:
+    op = program.ops[index]
+    line = where["line", index]
+    tokens = op.kind == "taps_token"
+    kernel = _kernel(op, line.shape[0])
+    return {
+        **line.view(0 if tokens else _exponent(program, op.args[0])),
+        "at": where["at", index].offset,
+        "tokens": tokens,
+        "profile": [round(float(share), 4) for share in _shares(np.abs(kernel).sum(0))],
+        "taps": _peaks(kernel) if op.kind in ("taps", "filter") else [],
+    }
+
+
+def _hidden(program: Program, index: int, where: Fields) -> dict[str, Any]:
+    op = program.ops[index]
+    exponent = _exponent(program, index + 1) + int(op.numbers.get("extra", 0))
+    if op.kind == "rotate":
+        exponent = int(op.numbers.get("state_exponent", 0))
+    return {**where["hidden", index].view(exponent), "kind": op.kind}
+
+
+def _exponent(program: Program, value: int) -> int:
+    return program.exponents[value] if program.integer else 0
+
+
+def _kernel(op: Op, rows: int) -> npt.NDArray[np.float64]:
+    """The weight (channels, rows) of every lag."""
+    weight = op.arrays["weight"].astype(np.float64)
+    weight = weight.T if op.kind == "filter" else weight
+    if "multiplier" in op.arrays:  # whole numbers have a scale per channel
+        weight = weight * op.arrays["multiplier"].astype(np.float64)[:, None]
+    lag = np.broadcast_to(op.arrays["lag"], weight.shape).astype(np.int64)
+    kernel = np.zeros((len(weight), rows))
+    np.add.at(kernel, (np.arange(len(weight))[:, None], lag), weight)
+    return kernel
+
+
+def _shares(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return values / (values.max(initial=0) or 1.0)
+
+
+def _peaks(kernel: npt.NDArray[np.float64]) -> list[list[int]]:
+    """Channel and lag of every tap: where a channel's weights are highest between two neighbours."""
+    size = np.abs(kernel)
+    edged = np.pad(size, ((0, 0), (1, 1)))
+    high = (size >= edged[:, :-2]) & (size > edged[:, 2:]) & (size > PEAK * size.max(1, initial=0, keepdims=True))
+    return [[int(channel), int(lag)] for channel, lag in np.argwhere(high)]

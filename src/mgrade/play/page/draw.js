@@ -1,0 +1,130 @@
+// A signal drawn by hand: a canvas for pointers and arrow keys, ready-made shapes, and for tokens a line of text.
+
+import { colour, element, sharp } from "./heat.js";
+
+const SHAPES = {
+  sine: (t, channel) => Math.sin(2 * Math.PI * (1 + (channel % 3)) * t + channel),
+  square: (t, channel) => (((1 + (channel % 3)) * t) % 1 < 0.5 ? 1 : -1),
+  pulse: (t, channel) => Math.exp(-((24 * (t - 0.2 - 0.05 * (channel % 12))) ** 2)),
+  noise: () => 2 * Math.random() - 1,
+  silence: () => 0,
+};
+
+export class Sketch {
+  /** channels of `points` each, between -`limit` and `limit`. */
+  constructor(parent, channels, points, limit) {
+    Object.assign(this, { points, limit, channel: 0, cursor: 0 });
+    this.values = Array.from({ length: channels }, () => new Float32Array(points));
+    this.values.forEach((_, channel) => this._fill("sine", channel, 0.6));
+    const controls = element(parent, "div", "controls");
+    if (channels > 1) this._chooser(controls, channels);
+    for (const name of Object.keys(SHAPES)) {
+      const button = element(controls, "button", "small");
+      button.type = "button";
+      button.textContent = name;
+      button.onclick = () => {
+        this._fill(name, this.channel, 0.8);
+        this.draw();
+      };
+    }
+    this.canvas = element(parent, "canvas", "sketch");
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "application");
+    this.canvas.setAttribute("aria-label", "The signal: draw with a pointer, or with the arrow keys");
+    this.canvas.onpointerdown = (event) => this._begin(event);
+    this.canvas.onpointermove = (event) => this._move(event);
+    this.canvas.onpointerup = this.canvas.onpointercancel = () => (this._last = undefined);
+    this.canvas.onkeydown = (event) => this._key(event);
+    this.canvas.onfocus = this.canvas.onblur = () => this.draw();
+  }
+
+  _chooser(parent, channels) {
+    const label = element(parent, "label");
+    label.textContent = "Channel ";
+    const select = element(label, "select");
+    this.values.forEach((_, channel) => select.add(new Option(`${channel + 1} of ${channels}`, channel)));
+    select.onchange = () => {
+      this.channel = Number(select.value);
+      this.draw();
+    };
+  }
+
+  _fill(shape, channel, size) {
+    this.values[channel] = Float32Array.from(
+      { length: this.points },
+      (_, t) => size * this.limit * SHAPES[shape](t / this.points, channel),
+    );
+  }
+
+  _begin(event) {
+    this.canvas.setPointerCapture(event.pointerId);
+    this._last = undefined;
+    this._move(event, true);
+  }
+
+  _move(event, begun = false) {
+    if (!begun && this._last === undefined) return;
+    const { left, top, width, height } = this.canvas.getBoundingClientRect();
+    const at = Math.max(0, Math.min(this.points - 1, Math.floor(((event.clientX - left) / width) * this.points)));
+    const share = 1 - (2 * (event.clientY - top)) / height;
+    const value = this.limit * Math.max(-1, Math.min(1, share));
+    const from = this._last ?? { at, value };
+    const steps = Math.max(1, Math.abs(at - from.at));
+    for (let k = 0; k <= steps; k++) {
+      const place = Math.round(from.at + ((at - from.at) * k) / steps);
+      this.values[this.channel][place] = from.value + ((value - from.value) * k) / steps;
+    }
+    this._last = { at, value };
+    this.cursor = at;
+    this.draw();
+  }
+
+  _key(event) {
+    const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+    if (!(event.key in arrows)) return;
+    const [along, up] = arrows[event.key];
+    event.preventDefault();
+    this.cursor = (this.cursor + along + this.points) % this.points;
+    const values = this.values[this.channel];
+    values[this.cursor] = Math.max(-this.limit, Math.min(this.limit, values[this.cursor] + (up * this.limit) / 10));
+    this.draw();
+  }
+
+  draw() {
+    const { context, width, height } = sharp(this.canvas);
+    const x = (t) => ((t + 0.5) / this.points) * width;
+    const y = (value) => (0.5 - (0.5 * value) / this.limit) * (height - 8) + 4;
+    context.fillStyle = colour("--line");
+    context.fillRect(0, height / 2, width, 1);
+    const path = (values) => {
+      context.beginPath();
+      values.forEach((value, t) => context.lineTo(x(t), y(value)));
+      context.stroke();
+    };
+    context.strokeStyle = colour("--line");
+    this.values.forEach((values, channel) => channel !== this.channel && path(values));
+    context.strokeStyle = colour("--accent");
+    context.lineWidth = 2;
+    path(this.values[this.channel]);
+    if (document.activeElement === this.canvas) {
+      context.beginPath();
+      context.arc(x(this.cursor), y(this.values[this.channel][this.cursor]), 5, 0, 2 * Math.PI);
+      context.stroke();
+    }
+  }
+}
+
+/** Tokens from text: symbols of one letter side by side, longer ones and numbers between spaces. */
+export function readTokens(text, symbols, count) {
+  const letters = symbols.length > 0 && symbols.every((symbol) => symbol.length === 1);
+  const words = letters ? Array.from(text.replace(/\s/g, "")) : text.split(/\s+/).filter(Boolean);
+  if (words.length === 0) throw new Error("type at least one token");
+  return words.map((word) => {
+    const id = symbols.length ? symbols.indexOf(word) : /^\d+$/.test(word) ? Number(word) : -1;
+    if (id < 0 || id >= count) {
+      const known = symbols.length ? symbols.join(" ") : `a number from 0 to ${count - 1}`;
+      throw new Error(`no token ${word}: it must be ${symbols.length ? "one of " : ""}${known}`);
+    }
+    return id;
+  });
+}

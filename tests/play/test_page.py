@@ -1,0 +1,333 @@
+"""The page in Chromium: what it is fed and answers is what the interpreter says, from every source, at every size."""
+
+import functools
+import http.server
+import threading
+import wave
+
+import numpy as np
+import pytest
+
+from browser import chromium
+from deploy.programs import inputs_of, integer, program_of
+from mgrade.deploy.about import About
+from mgrade.play import write_site
+from play.sites import assert_answers, files_of, served
+
+RATE = 8000
+FAKE = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+FAST = About(steps_per_second=100.0)
+SOUND = About(title="Tones", labels=("low", "high", "none"), samples_per_second=RATE, gain=2.0)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """One Chromium for all tests that need no microphone of their own."""
+    with chromium(tmp_path_factory.mktemp("browser"), *FAKE) as page:
+        yield page
+
+
+@pytest.fixture
+def page(browser):
+    """Its page, with no complaint, empty before and after."""
+    browser.complaints.clear()
+    yield browser
+    browser.open("about:blank")
+
+
+def sound_program(**fields):
+    """One channel of sound in, three classes out."""
+    return program_of(**{"inputs": 1, "outputs": 3, "dim": 8, **fields})
+
+
+def write_wav(path, samples, rate):
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(np.int16(np.round(samples * 32767)).tobytes())
+    return path
+
+
+def visit(page, server, source=None):
+    """Opens the page, stops it and lets it begin anew, with a source chosen."""
+    page.open(server.address)
+    page.until("window.playground")
+    page.evaluate("playground.pause()")
+    if source:
+        page.evaluate(f"playground.choose('{source}')")
+
+
+def run_until(page, steps):
+    """Plays for so many steps more; what was fed and answered since a stream began."""
+    page.evaluate("globalThis.first = playground.engine.steps")
+    page.evaluate("playground.play()")
+    page.until(f"playground.engine.steps >= first + {steps}")
+    page.evaluate("globalThis.said = document.querySelector('.said').textContent")
+    page.evaluate("playground.pause()")
+    return since(page.evaluate("playground.record()"), page.evaluate("first"))
+
+
+def since(record, first):
+    """The part of a record that begins with step `first`."""
+    begin = first - record["first"]
+    assert begin >= 0
+    return {**record, "first": first, "inputs": record["inputs"][begin:], "outputs": record["outputs"][begin:]}
+
+
+def test_microphone(tmp_path):
+    """A synthetic one: its tone arrives at the model's rate, and every answer is the interpreter's."""
+    seconds = np.arange(4 * 48000) / 48000
+    clip = write_wav(tmp_path / "tone.wav", 0.4 * np.sin(2 * np.pi * 440 * seconds), 48000)
+    program = sound_program()
+    flags = (*FAKE, f"--use-file-for-fake-audio-capture={clip}%noloop")
+    with served(files_of(program, SOUND)) as server, chromium(tmp_path, *flags) as page:
+        visit(page, server, "microphone")
+        record = run_until(page, 3000)
+        assert "resampled to 8000 Hz" in page.evaluate("said")
+        assert page.complaints == []
+    assert_answers(program, record, 3000)
+    heard = np.array(record["inputs"])[-1500:, 0]
+    spectrum = np.abs(np.fft.rfft(heard * np.hanning(len(heard))))
+    assert abs(np.argmax(spectrum) * RATE / len(heard) - 440) < 6
+    assert 0.3 * SOUND.gain < np.abs(heard).max() < 0.5 * SOUND.gain
+
+
+def test_microphone_word_by_word(tmp_path):
+    """Frames of sound and a pooled readout: steps are taken while there is a sound, each begun anew."""
+    seconds = np.arange(48000) / 48000
+    word = np.where(seconds < 0.3, 0.4 * np.sin(2 * np.pi * 300 * seconds), 0)
+    clip = write_wav(tmp_path / "words.wav", np.tile(word, 4), 48000)
+    program = integer(program_of(inputs=40, outputs=3, readout="mean"))
+    flags = (*FAKE, f"--use-file-for-fake-audio-capture={clip}%noloop")
+    with served(files_of(program, SOUND)) as server, chromium(tmp_path, *flags) as page:
+        visit(page, server, "microphone")
+        record = run_until(page, 250)
+        assert page.complaints == []
+    assert_answers(program, record, 250)
+    begins = [step for step in record["begins"] if step >= record["first"]]
+    assert len(begins) >= 2
+    lengths = np.diff(begins)
+    assert (lengths > 0.3 * RATE / 40).all()
+    assert (lengths < 0.85 * RATE / 40).all()  # not the whole second: silence was left out
+
+
+@pytest.mark.parametrize("precision", ["float32", "int16", "int8"])
+def test_wav(page, tmp_path, precision):
+    """A file of the model's own rate goes in exactly as it is."""
+    program = sound_program(readout="mean")
+    program = program if precision == "float32" else integer(program, precision)
+    samples = np.random.default_rng(0).uniform(-0.9, 0.9, 300)
+    clip = write_wav(tmp_path / "clip.wav", samples, RATE)
+    with served(files_of(program, SOUND)) as server:
+        visit(page, server, "wav")
+        before = page.evaluate("playground.engine.steps")
+        give_file(page, clip)
+        page.until(f"playground.engine.steps >= {before + 700}")
+        page.evaluate("playground.pause()")
+        record = page.evaluate("playground.record()")
+        assert page.complaints == []
+    begins = [step for step in record["begins"] if step + 300 in record["begins"]]
+    once = since(record, begins[-1])
+    stored = np.round(samples * 32767) / 32768
+    np.testing.assert_array_equal(np.float32(once["inputs"][:300])[:, 0], np.float32(stored * SOUND.gain))
+    assert_answers(program, once, 300)
+
+
+def give_file(page, path):
+    root = page.call("DOM.getDocument")["root"]["nodeId"]
+    node = page.call("DOM.querySelector", nodeId=root, selector="input[type=file]")["nodeId"]
+    page.call("DOM.setFileInputFiles", files=[str(path)], nodeId=node)
+
+
+def test_a_file_that_cannot_be_is_said_and_no_more(page, tmp_path):
+    (tmp_path / "no.wav").write_bytes(b"nothing of the kind")
+    clip = write_wav(tmp_path / "mono.wav", np.zeros(10), RATE)
+    with served(files_of(program_of())) as server:
+        visit(page, server, "wav")
+        for path, message in ((tmp_path / "no.wav", "this is no WAV file"), (clip, "has 1 channels")):
+            give_file(page, path)
+            page.until(f"document.querySelector('.said').textContent.includes({message!r})")
+        assert page.evaluate("document.querySelector('[value=microphone]').disabled")
+        assert "reads 3 channels" in page.evaluate("document.getElementById('reason').textContent")
+        assert page.complaints == []
+
+
+def test_drawn_signal(page):
+    """What a pointer draws is what the model reads, over and over; arrow keys draw too."""
+    program = integer(program_of())
+    with served(files_of(program, FAST)) as server:
+        page.resize(1000)
+        visit(page, server, "drawn")
+        page.evaluate("document.querySelector('.controls button:last-of-type').click()")  # silence
+        box = page.evaluate("(({x, y, width, height}) => [x, y, width, height])"
+                            "(document.querySelector('.sketch').getBoundingClientRect())")  # fmt: skip
+        mouse(page, "mousePressed", box, 0.25, 0.25)
+        mouse(page, "mouseMoved", box, 0.75, 0.25)
+        mouse(page, "mouseReleased", box, 0.75, 0.25)
+        page.evaluate("document.querySelector('.sketch').focus()")
+        for key in ("ArrowRight", "ArrowRight", "ArrowUp"):
+            page.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+        record = run_until(page, 120)
+        assert page.complaints == []
+    assert_answers(program, record, 120)
+    drawn = np.array(record["inputs"])[:60, 0]
+    assert np.isclose(drawn, 1.5, atol=0.06).sum() in range(28, 34)  # half of the points, at half of the height
+    assert np.isclose(drawn, 0.3).sum() == 1
+
+
+def mouse(page, kind, box, across, down):
+    x, y, width, height = box
+    place = {"x": x + across * width, "y": y + down * height}
+    page.call("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, **place)
+
+
+@pytest.mark.parametrize("tokens", [False, True], ids=["numbers", "tokens"])
+def test_test_data(page, tokens):
+    """Sequence after sequence, each from the beginning, with its right class below."""
+    program = program_of(tokens=tokens, inputs=5, outputs=3, readout="mean")
+    examples = [(inputs_of(program, 1, 9 + index, seed=index)[0], index) for index in range(3)]
+    about = About(labels=("one", "two", "three"), symbols=tuple("abcde") if tokens else (), steps_per_second=100.0)
+    with served(files_of(program, about, examples)) as server:
+        visit(page, server, "test")
+        record = run_until(page, 40)
+        options = page.evaluate("Array.from(document.querySelectorAll('.pick option'), (one) => one.textContent)")
+        assert page.complaints == []
+    assert options == ["1 of 3: one", "2 of 3: two", "3 of 3: three"]
+    assert_answers(program, record, 40)
+    fed = np.float32(record["inputs"][:30])
+    expected = np.concatenate([x.reshape(len(x), -1) for x, _ in examples])
+    np.testing.assert_array_equal(fed, expected)
+    assert [step - record["first"] for step in record["begins"] if step >= record["first"]][:4] == [0, 9, 19, 30]
+
+
+def test_typed_tokens(page):
+    program = program_of(tokens=True, inputs=5)
+    about = About(symbols=tuple("wri01"), steps_per_second=100.0)
+    with served(files_of(program, about)) as server:
+        visit(page, server, "drawn")
+        enter = "(text) => { const box = document.querySelector('.typed input'); box.value = text;"
+        enter += " box.dispatchEvent(new Event('input')); return document.querySelector('.said').textContent }"
+        assert "no token x" in page.evaluate(f"({enter})('w1x')")
+        assert "no token" not in page.evaluate(f"({enter})('w1 i0')")
+        page.evaluate("playground.reset()")
+        record = run_until(page, 8)
+        assert page.complaints == []
+    assert_answers(program, record, 8)
+    assert [x for (x,) in record["inputs"][:8]] == [0, 4, 2, 3] * 2
+
+
+def test_keys_and_what_is_shown(page):
+    """Space, full stop and R; figures of the cost; the answer is the largest of the bars."""
+    program = program_of(readout="mean")
+    about = About(title="Small <b>", labels=("a", "b", "<i>", "d"))
+    with served(files_of(program, about)) as server:
+        page.open(server.address)
+        page.until("window.playground && playground.playing")
+        press(page, " ")
+        page.until("!playground.playing")
+        steps = page.evaluate("playground.engine.steps")
+        press(page, ".")
+        page.until(f"playground.engine.steps === {steps + 1}")
+        press(page, "r")
+        page.until("playground.engine.since === 0")
+        press(page, ".")
+        page.until("playground.engine.since === 1 && document.getElementById('cost').textContent.includes('µs')")
+        page.until("document.querySelector('.best') !== null")
+        shown = page.evaluate("document.querySelector('.best .name').textContent")
+        outputs = page.evaluate("Array.from(playground.engine.outputs)")
+        assert shown == ("a", "b", "<i>", "d")[int(np.argmax(outputs))]
+        assert page.evaluate("document.getElementById('winner').textContent") == shown
+        assert page.evaluate("document.querySelector('h1').textContent") == "Small <b>"
+        cost = page.evaluate("document.getElementById('cost').innerText")
+        assert f"{program.parameter_bytes:,} B" in cost
+        assert page.evaluate("crossOriginIsolated")  # fine timers
+        assert page.complaints == []
+
+
+def press(page, key):
+    for kind in ("keyDown", "keyUp"):
+        page.call("Input.dispatchKeyEvent", type=kind, key=key, text=key)
+
+
+@pytest.mark.parametrize("kind", ["sound", "channels", "tokens"])
+def test_no_size_is_too_small(page, kind):
+    """From a phone to a wide screen, light and dark, nothing sticks out, whatever the source."""
+    names = tuple(f"a rather long name of class {index}" for index in range(3))
+    program, about = {
+        "sound": (sound_program(readout="mean"), About(labels=names, samples_per_second=RATE)),
+        "channels": (integer(program_of(inputs=12, outputs=3)), About(title="x" * 80, labels=names)),
+        "tokens": (program_of(tokens=True, inputs=40, outputs=3), About()),
+    }[kind]
+    examples = [(inputs_of(program, 1, 30)[0], 1)]
+    with served(files_of(program, about, examples)) as server:
+        for width, dark in ((360, False), (700, True), (1600, True)):
+            page.resize(width, 800, dark)
+            page.open(server.address)
+            page.until("window.playground")
+            sources = page.evaluate("Array.from(document.querySelectorAll('#sources input:enabled'), (i) => i.value)")
+            assert "test" in sources
+            for source in sources:
+                page.evaluate(f"playground.choose('{source}'), playground.play()")
+                page.until("playground.engine.steps > 0")
+                wide = page.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, f"{source} at {width}: {wide}"
+                out = page.evaluate(STICKING_OUT)
+                assert out == [], f"{source} at {width}: {out}"
+        assert page.complaints == []
+
+
+STICKING_OUT = """
+Array.from(document.querySelectorAll("main *"))
+  .filter((one) => one.getBoundingClientRect().width > 0)
+  .filter((one) => one.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
+  .map((one) => `${one.tagName}.${one.className}`)
+"""
+
+
+def test_a_folder_runs_from_any_static_server(page, tmp_path):
+    """The same files, without the headers and the token."""
+    program = program_of()
+    files = files_of(program)
+    write_site(files, tmp_path / "public")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "public").iterdir()} == files
+    handler = functools.partial(Quiet, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page.open(f"http://127.0.0.1:{server.server_port}/public/")
+        page.until("window.playground && playground.engine.steps > 10")
+        record = page.evaluate("playground.record()")
+        assert page.complaints == []
+        server.shutdown()
+    assert_answers(program, record, 10)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def test_a_source_chosen_while_the_microphone_opens_wins(page):
+    program = sound_program()
+    with served(files_of(program, SOUND)) as server:
+        visit(page, server, "microphone")
+        page.evaluate("void playground.play(), globalThis.microphone = playground.source, playground.choose('drawn')")
+        record = run_until(page, 100)
+        assert page.evaluate("microphone.next()") is None  # and it listens no more
+        assert page.complaints == []
+    assert_answers(program, record, 100)
+
+
+def test_a_source_chosen_while_playing_plays_on(page):
+    """Also the microphone; and a file that is missing is asked for."""
+    with served(files_of(sound_program(), SOUND)) as server:
+        page.open(server.address)
+        page.until("window.playground && playground.playing")
+        page.evaluate("playground.choose('microphone')")
+        page.until("playground.playing")
+        page.evaluate("playground.choose('wav')")
+        assert not page.evaluate("playground.playing")
+        page.evaluate("document.getElementById('play').click()")
+        page.until("document.querySelector('.said').textContent === 'Choose a WAV file first.'")
+        assert not page.evaluate("playground.playing")
+        assert page.complaints == []
