@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
+FIGURES := lorenz-attractor speed-training stages-vowels # those that the README shows
 
 .PHONY: demo test lint bench tables docs setup clean
 
@@ -22,8 +23,10 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks.cpu
 
 tables: $(READY)
-	@$(BIN)/python -m mgrade.report.markdown docs/results.md docs/deploy.md
+	@$(BIN)/python -m mgrade.report.markdown README.md docs/results.md docs/deploy.md
 	@$(BIN)/python scripts/docs_tables.py
+	@$(BIN)/mgrade report --out build/report.html --figures build/figures
+	@cp $(FIGURES:%=build/figures/%.svg) docs/assets
 
 docs: $(READY)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/docs

@@ -17,12 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 # Pages without such comments have them here, for all of their blocks.
-SHORT = (
-    "snippet: short model.dim=8 task.length=32 task.validation=20 task.test=30 task.recalls=2 train.steps=40"
-    " train.batch=8 train.evaluations=4"
-)
 ELSEWHERE = {
-    "README.md": [SHORT],
     "docs/play.md": ["snippet: skip because it opens a browser, or is for its console"],
     "docs/report.md": ["snippet: needs results"],
 }
