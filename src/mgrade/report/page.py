@@ -15,9 +15,10 @@ from mgrade.report.figure import Figure
 from mgrade.report.html import command
 from mgrade.report.markup import Markup, join, tag
 from mgrade.report.palette import stylesheet
-from mgrade.report.runs import all_runs, by_recipe, read_document
+from mgrade.report.runs import all_runs, by_recipe
 from mgrade.report.section import Contents, Section
 from mgrade.report.sections import paper_sections
+from mgrade.train.result import read_document
 
 
 def read(folder: Path) -> Contents:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,19 +56,6 @@ def read_run(path: Path) -> Run | None:
     with reading(path):
         document = read_result(path)
         return None if document is None else _run(path, document)
-
-
-def read_document(path: Path) -> dict[str, Any] | None:
-    """A JSON object that is no run, or None where there is no file."""
-    try:
-        document = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: is not a result file: {error}") from None
-    if not isinstance(document, dict):
-        raise ValueError(f"{path}: is not a result file: it holds no object")
-    return document
 
 
 def runs_in(folder: Path) -> list[Run]:

@@ -26,15 +26,23 @@ def run_folder(root: Path, recipe: Recipe, seed: int) -> Path:
     return root / "runs" / recipe.experiment / recipe.name / f"seed{seed}"
 
 
-def read_result(path: Path) -> dict[str, Any] | None:
-    """A result file, or None where there is none."""
+def read_document(path: Path) -> dict[str, Any] | None:
+    """A file under results, of a run or of a measurement, or None where there is none."""
     try:
         document = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: is not a result file: {error}") from None
-    if not isinstance(document, dict) or "recipe" not in document:
+    if not isinstance(document, dict):
+        raise ValueError(f"{path}: is not a result file: it holds no object")
+    return document
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    """The result file of a run, or None where there is none."""
+    document = read_document(path)
+    if document is not None and "recipe" not in document:
         raise ValueError(f"{path}: is not a result file: recipe is missing")
     return document
 
