@@ -188,9 +188,17 @@ def test_principal_components_hold_the_variance_in_order():
     assert torch.allclose(covariance, covariance.diagonal().diag(), atol=1e-8)
 
 
+def test_the_overlap_is_that_of_the_first_trajectories_of_a_set():
+    network, examples = model(), SMALL.examples("validation", 0, CPU)
+    x, _, full = (part[:3] for part in examples)
+    hidden = lorenz.hidden_states(network, x)
+    found = SMALL.watch(network, *examples)
+    assert found == {"neighbour_overlap": lorenz.overlap(full[:, :-1].flatten(0, 1), hidden.flatten(0, 1))}
+    assert 0.05 <= found["neighbour_overlap"] <= 1
+
+
 def test_what_is_examined_can_be_written_as_json():
     found = json.loads(json.dumps(SMALL.examine(model(), 0, CPU), allow_nan=False))
-    assert 0.05 <= found["neighbour_overlap"] <= 1
     shown = torch.tensor(found["trajectories"])
     assert shown.shape == torch.tensor(found["principal_components"]).shape == (3, 29, 3)
     assert torch.allclose(shown, SMALL.examples("test", 0, CPU)[2][:3, :-1], atol=1e-3)
@@ -211,6 +219,7 @@ def test_what_is_examined_can_be_written_as_json():
         ({"noise_kind": "loud"}, "noise_kind must be one of absolute, relative, got 'loud'"),
         ({"objective": "mae"}, "objective must be one of mase, mse, got 'mae'"),
         ({"overlap_trajectories": 9, "test": 8}, "overlap_trajectories must be at most test = 8, got 9"),
+        ({"overlap_trajectories": 9, "validation": 8}, "overlap_trajectories must be at most validation = 8, got 9"),
         ({"overlap_trajectories": 1, "length": 9}, "overlap_trajectories must give at least 20 points of 8 per"),
     ],
 )

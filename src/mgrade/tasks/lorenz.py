@@ -105,10 +105,11 @@ class Lorenz(Drawn):
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
-        if self.overlap_trajectories > self.test:
-            raise ValueError(
-                f"overlap_trajectories must be at most test = {self.test}, got {self.overlap_trajectories}"
-            )
+        for name, count in (("validation", self.validation), ("test", self.test)):
+            if self.overlap_trajectories > count:
+                raise ValueError(
+                    f"overlap_trajectories must be at most {name} = {count}, got {self.overlap_trajectories}"
+                )
         if self.overlap_trajectories * (self.length - 1) < NEIGHBOURS:
             raise ValueError(
                 f"overlap_trajectories must give at least {NEIGHBOURS} points of {self.length - 1} per trajectory,"
@@ -163,11 +164,19 @@ class Lorenz(Drawn):
             "mase_z": (error[2], naive[2]),
         }
 
+    def watch(self, model: Model, *examples: Tensor) -> dict[str, float]:
+        """`neighbour_overlap` of hidden and true states over the first trajectories; of minGRU layers alone."""
+        if model.config.recurrence != "mingru":
+            return {}
+        x, _, full = (part[: self.overlap_trajectories] for part in examples)
+        true, hidden = full[:, :-1], hidden_states(model, x)
+        return {"neighbour_overlap": overlap(true.flatten(0, 1), hidden.flatten(0, 1), NEIGHBOURS)}
+
     @torch.no_grad()
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
-        """How hidden states relate to true ones, over the first test trajectories; a few of both, to be drawn.
+        """True and hidden states along the first test trajectories; of the latter, the principal components.
 
-        Without minGRU layers, only the trajectories.
+        Without minGRU layers, only the former.
         """
         x, _, full = (part[: self.overlap_trajectories] for part in self.examples("test", seed, device))
         true = full[:, :-1]
@@ -178,7 +187,6 @@ class Lorenz(Drawn):
         components, explained = principal_components(hidden.flatten(0, 1))
         shown = components.unflatten(0, hidden.shape[:2])[:SHOWN]
         return found | {
-            "neighbour_overlap": overlap(true.flatten(0, 1), hidden.flatten(0, 1), NEIGHBOURS),
             "principal_components": _rounded(shown, 5),
             "explained_variance": _rounded(explained, 5),
         }

@@ -76,6 +76,10 @@ class Task(ABC):
     def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
         """The figures of a batch by name, among them `metric`; without gradients."""
 
+    def watch(self, model: Model, *examples: Tensor) -> dict[str, float]:
+        """Further figures of a whole set, which do not add up over batches; without gradients."""
+        return {}
+
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
         """What is looked at once, at the end, beyond the figures of the test set; as JSON can hold it."""
         return {}

@@ -38,8 +38,8 @@ def evaluate(model: Model, task: Task, examples: Batch, batch: int, processes: P
         for name, (total, weight) in task.judge(model, *(tensor[rows] for tensor in part)).items():
             pair = torch.stack([total.double(), weight.double()])
             sums[name] = [*sums.get(name, []), pair]
+    figures = task.watch(model, *examples)
     model.train(training)
-    figures = {}
     for name, pairs in sums.items():
         total, weight = processes.add(torch.stack(pairs).sum(0)).tolist()
         figures[name] = total / weight if weight else float("nan")

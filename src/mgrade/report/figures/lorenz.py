@@ -78,7 +78,7 @@ def components(known: Known) -> Figure | None:
 
 
 def learning(known: Known) -> Figure | None:
-    """MASE over epochs, observed and unobserved, and the overlap of neighbours at the end."""
+    """MASE over epochs, observed and unobserved, and the overlap of neighbours: over epochs too, where it was kept."""
     names = [f"lorenz/{model}{variant}" for variant in ("", "@ajar") for model in ("mgrade", "mingru")]
     names = [name for name in names if known.get(name)]
     if not names:
@@ -91,10 +91,18 @@ def learning(known: Known) -> Figure | None:
         ends = last_values(known, names, curve)
         panels.append(chart.panel(f"Validation MASE of {which} coordinates over epochs; at the end: {ends}."))
         told.append(f"{which}: {ends}")
-    panels.append(_overlap(known, names))
+    overlap = "validation_neighbour_overlap"
+    if all(overlap in run.curves for name in names for run in known[name]):
+        chart = curves_chart("Neighbour overlap", known, names, overlap, _overlap_axis, "epoch", _epoch)
+        ends = last_values(known, names, overlap)
+        panels.append(chart.panel(f"Validation share of nearest neighbours kept over epochs; at the end: {ends}."))
+        kept = f"Neighbour overlap at the end: {ends}."
+    else:
+        panels.append(_overlap(known, names))
+        kept = "Neighbour overlap is measured once, at the end of a run; a ring is the paper's."
     caption = (
         f"Mean ± standard error over seeds. MASE at the end, {'; '.join(told)}. Below 1 is better than to predict that "
-        "nothing changes. Neighbour overlap is measured once, at the end of a run; a ring is the paper's."
+        f"nothing changes. {kept}"
     )
     return Figure("lorenz-learning", "Learning to predict the next step", caption, panels, keys(names, known))
 
@@ -208,8 +216,8 @@ def _overlap(known: Known, names: Sequence[str]) -> Panel:
     rows = [row for row in rows_of(["lorenz"], known) if row.figure == "neighbour_overlap" and row.recipe in names]
     rows.sort(key=lambda row: names.index(row.recipe))
     values = [v for row in rows for v in (*row.ours, row.paper) if isinstance(v, float)]
-    y = Axis(f"share of {NEIGHBOURS} nearest neighbours kept", values, ends=(0.0, None), write=tick)
-    chart = Chart("Neighbour overlap", Axis("", (), ends=(0.0, float(len(rows))), ticks=()), y)
+    across = Axis("", (), ends=(0.0, float(len(rows))), ticks=())
+    chart = Chart("Neighbour overlap", across, _overlap_axis(values))
     told = []
     for index, row in enumerate(rows):
         name, fill = model_name(row.recipe), model_colour(row.recipe)
@@ -229,6 +237,10 @@ def _variance(run: Run) -> list[float]:
         if len(found) != 3:
             raise ValueError(f"examined.explained_variance must have 3 entries, got {len(found)}")
         return found
+
+
+def _overlap_axis(heights: list[float]) -> Axis:
+    return Axis(f"share of {NEIGHBOURS} nearest neighbours kept", heights, ends=(0.0, None), write=tick)
 
 
 def _mase_axis(heights: list[float]) -> Axis:
