@@ -1,4 +1,4 @@
-"""Puts the measured tables into docs/performance.md: `python -m benchmarks.summary`. No number there is typed."""
+"""Puts measured tables into the docs, of performance and of estimators: `python -m benchmarks.summary`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.estimator import markdown_table
+
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = ("performance", "estimator")
 
 
 def gpu_steps(document: dict[str, Any]) -> str:
@@ -119,25 +121,31 @@ def deploy(document: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
-TABLES = {"gpu_steps": gpu_steps, "gpu_parts": gpu_parts, "cpu": cpu, "deploy": deploy}
+TABLES = {"gpu_steps": gpu_steps, "gpu_parts": gpu_parts, "cpu": cpu, "deploy": deploy, "estimator": markdown_table}
 
 
 def source(name: str) -> Path:
     """The file that a table is made from."""
-    return ROOT / "results" / "bench" / f"{name}.json"
+    return ROOT / "results" / ("compare" if name == "estimator" else "bench") / f"{name}.json"
+
+
+def page(name: str) -> Path:
+    """One of the pages that have tables."""
+    return ROOT / "docs" / f"{name}.md"
 
 
 def filled(text: str) -> str:
-    """`text` with every marked table written anew from its file under results/bench, where there is one."""
+    """`text` with every marked table written anew from its file, where there is one."""
     for name, make in TABLES.items():
-        if not source(name).exists():
+        begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
+        if begin not in text or not source(name).exists():
             continue
         document = json.loads(source(name).read_text())
-        begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
         before, rest = text.split(begin)
-        text = f"{before}{begin}\n{make(document)}\n{end}{rest.split(end)[1]}"
+        text = f"{before}{begin}\n{make(document).rstrip()}\n{end}{rest.split(end)[1]}"
     return text
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in PAGES:
+        page(name).write_text(filled(page(name).read_text(encoding="utf-8")), encoding="utf-8")

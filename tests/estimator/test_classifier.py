@@ -74,11 +74,16 @@ def test_units_do_not_matter():
 def test_the_best_epoch_is_kept():
     X, y = waves(60)
     y = np.where(np.random.default_rng(0).random(60) < 0.4, "slow", y)  # noise: there is something to overfit
-    classifier = small(patience=5, dropout=0.0, epochs=60).fit(X, y)
+    classifier = small(validation=0.15, patience=5, dropout=0.0, epochs=60).fit(X, y)
     losses = [epoch.validation for epoch in classifier.history_]
     assert len(losses) < 60
     assert classifier.best_epoch_ == 1 + int(np.argmin(losses)) == len(losses) - 5
-    assert all(epoch.validation is None for epoch in small(epochs=2, validation=0).fit(X, y).history_)
+
+
+def test_without_held_out_cases_training_goes_to_its_end():
+    classifier = small(epochs=3, patience=1).fit(*waves(12))
+    assert [epoch.validation for epoch in classifier.history_] == [None] * 3
+    assert classifier.best_epoch_ == 3
 
 
 def test_the_same_seed_gives_the_same_model_and_leaves_torch_alone():
@@ -124,6 +129,8 @@ def test_before_fit_nothing_can_be_asked(call):
         ("budget", "much"),
         ("budget", 100),
         ("max_delay", -3),
+        ("frame", 0),
+        ("frame", 31),
         ("dropout", 1),
         ("device", "toaster"),
     ],
@@ -152,5 +159,5 @@ def test_bad_series_are_named(fitted):
 
 
 def test_verbose_says_how_it_goes(capsys):
-    small(epochs=2, verbose=1).fit(*waves(12))
+    small(epochs=2, verbose=1, validation=0.15).fit(*waves(12))
     assert capsys.readouterr().out.count("validation loss") == 2

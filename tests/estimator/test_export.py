@@ -134,3 +134,12 @@ def test_a_bad_target_is_named(fitted, tmp_path):
     with pytest.raises(ValueError, match="precision must be one of"):
         fitted.export("c", tmp_path / "x", precision="int4")
     assert not (tmp_path / "x").exists()
+
+
+def test_an_export_says_what_its_outputs_are_called(tmp_path):
+    X, y = [np.sin(np.arange(30.0) * (1 + i % 2))[None] for i in range(6)], ["a" * 200, "b"] * 3
+    StreamClassifier(dim=4, depth=1, epochs=1).fit(X, y).export("c", tmp_path / "words")
+    about = json.loads((tmp_path / "words" / "about.json").read_text())
+    assert about["labels"] == ["a" * 80, "b"]
+    StreamForecaster(dim=4, depth=1, epochs=1).fit(X).export("c", tmp_path / "values")
+    assert json.loads((tmp_path / "values" / "about.json").read_text())["classes"] is False

@@ -10,6 +10,15 @@ It needs scikit-learn (`pip install 'mgrade[sklearn]'`) and stands above `deploy
 
 from mgrade.estimator.classifier import StreamClassifier
 from mgrade.estimator.forecaster import StreamForecaster
+from mgrade.estimator.recordings import Recordings, read_csv, split
 from mgrade.estimator.stream import ClassStream, ForecastStream
 
-__all__ = ["ClassStream", "ForecastStream", "StreamClassifier", "StreamForecaster"]
+__all__ = [
+    "ClassStream",
+    "ForecastStream",
+    "Recordings",
+    "StreamClassifier",
+    "StreamForecaster",
+    "read_csv",
+    "split",
+]

@@ -16,6 +16,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mgrade.deploy import Program, write_export
+from mgrade.deploy.about import About
 from mgrade.deploy.source import as_name
 from mgrade.estimator import learn, programs, series
 from mgrade.estimator.series import Cases, Series
@@ -27,7 +28,11 @@ SAMPLE_SERIES, SAMPLE_STEPS = 32, 512
 LONGEST_DELAY = 32
 # An export whose outputs are further off, as a share of their spread, is warned about.
 MOST_DEVIATION = 0.25
-WHOLE = ("dim", "depth", "taps", "epochs", "batch", "patience")
+# Epochs where none are given: the most and the fewest, and between them as many as read so many steps in all, which
+# takes about a minute on one core.
+MOST_EPOCHS, FEWEST_EPOCHS, STEPS_IN_ALL = 100, 15, 4_000_000
+WHOLE = ("dim", "depth", "taps", "batch", "patience")
+OPTIONAL = ("max_delay", "epochs")
 Self = TypeVar("Self", bound="StreamEstimator")
 
 
@@ -39,6 +44,8 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     config_: ModelConfig
     mean_: Series
     scale_: Series
+    frame_: int = 1
+    """Samples that the model reads at a step, one after the other."""
     n_channels_: int
     n_features_in_: int
     history_: list[learn.Epoch]
@@ -49,22 +56,22 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        dim: int = 32,
-        depth: int = 2,
-        taps: int = 4,
-        max_delay: int | None = None,
-        dropout: float = 0.2,
-        epochs: int = 100,
-        batch: int = 16,
-        rate: float = 0.005,
-        validation: float = 0.15,
-        patience: int = 30,
-        budget: str | int | None = None,
-        precision: str = "int8",
-        layout: str = "cases_channels_time",
-        random_state: Any = None,
-        verbose: int = 0,
-        device: str = "auto",
+        dim: int,
+        depth: int,
+        taps: int,
+        max_delay: int | None,
+        dropout: float,
+        epochs: int | None,
+        batch: int,
+        rate: float,
+        validation: float,
+        patience: int,
+        budget: str | int | None,
+        precision: str,
+        layout: str,
+        random_state: Any,
+        verbose: int,
+        device: str,
     ):
         self.dim = dim
         self.depth = depth
@@ -93,7 +100,8 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     def program(self, precision: str | None = None) -> Program:
         """The fitted model as a `mgrade.deploy.Program` for raw samples; `precision` as in the constructor."""
         check_is_fitted(self)
-        return programs.program_of(self.model_, precision or self.precision, self.mean_, self.scale_, self.sample_)
+        mean, scale = np.tile(self.mean_, self.frame_), np.tile(self.scale_, self.frame_)
+        return programs.program_of(self.model_, precision or self.precision, mean, scale, self._sample_steps())
 
     def export(
         self, to: str, path: str | Path, precision: str | None = None, name: str | None = None
@@ -105,14 +113,15 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
         model's, as a share of their spread. A warning says when that is much.
         """
         program = self.program(precision)
-        deviation = programs.deviation(program, self.model_, self.sample_)
+        deviation = programs.deviation(program, self.model_, self._sample_steps())
         if deviation > MOST_DEVIATION:
             warnings.warn(
                 f"outputs of the {program.precision} program are {deviation:.0%} of their spread off: bring channels to"
                 " similar units, or export float32",
                 stacklevel=2,
             )
-        description = write_export(program, name or as_name(Path(path).absolute().name), to, Path(path))
+        called = name or as_name(Path(path).absolute().name)
+        description = write_export(program, called, to, Path(path), self._about())
         return {**description, "deviation": deviation}
 
     def save(self, path: str | Path) -> None:
@@ -128,6 +137,10 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
         from mgrade.estimator import storage
 
         return storage.load(cls, Path(path))
+
+    def _about(self) -> About:
+        """What an export says of its outputs."""
+        return About(classes=False)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -169,8 +182,9 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"rate must be a number above 0, got {self.rate!r}")
         if not (isinstance(self.validation, (int, float)) and 0 <= self.validation < 1):
             raise ValueError(f"validation must be at least 0 and below 1, got {self.validation!r}")
-        if self.max_delay is not None:
-            whole("max_delay", self.max_delay)
+        for name in OPTIONAL:
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name))
 
     def _configure(self, longest: int, **fields: Any) -> ModelConfig:
         """The model for series of `longest` steps: as large as the budget allows, or as the parameters say."""
@@ -190,20 +204,30 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> Model:
         """A model on standardised series, trained; `history_` and `best_epoch_` are set."""
         model = Model(config).to(_device(self.device))
-        plan = learn.Plan(
-            epochs=whole("epochs", self.epochs),
+        self.history_, self.best_epoch_ = learn.learn(model, loss, training, held_out, self._plan(training))
+        self.config_ = config
+        return model.cpu().eval()
+
+    def _plan(self, training: learn.Batch) -> learn.Plan:
+        """How long and how fast to train on that."""
+        steps = int(training[1].sum()) // self.frame_
+        return learn.Plan(
+            epochs=_epochs(steps) if self.epochs is None else whole("epochs", self.epochs),
             batch=whole("batch", self.batch),
             rate=float(self.rate),
             patience=whole("patience", self.patience),
             verbose=int(self.verbose),
         )
-        self.history_, self.best_epoch_ = learn.learn(model, loss, training, held_out, plan)
-        self.config_ = config
-        return model.cpu().eval()
 
     def _keep_sample(self, cases: Cases, source: np.random.RandomState) -> None:
-        chosen = source.permutation(len(cases.series))[:SAMPLE_SERIES]
-        self.sample_ = [cases.series[index][:SAMPLE_STEPS].astype(np.float32).astype(np.float64) for index in chosen]
+        enough = [one for one in cases.series if len(one) >= self.frame_]
+        chosen = source.permutation(len(enough))[:SAMPLE_SERIES]
+        steps = SAMPLE_STEPS * self.frame_
+        self.sample_ = [enough[index][:steps].astype(np.float32).astype(np.float64) for index in chosen]
+
+    def _sample_steps(self) -> list[Series]:
+        """`sample_` as the model reads it."""
+        return series.framed(self.sample_, self.frame_)
 
     @contextlib.contextmanager
     def _randomness(self) -> Iterator[np.random.RandomState]:
@@ -225,6 +249,11 @@ def whole(name: str, value: Any) -> int:
     return number
 
 
+def _epochs(steps: int) -> int:
+    """How often to go through series of so many steps in all."""
+    return max(FEWEST_EPOCHS, min(MOST_EPOCHS, STEPS_IN_ALL // max(steps, 1)))
+
+
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -236,9 +265,10 @@ def _device(name: str) -> torch.device:
 
 @torch.no_grad()
 def fold_input(model: Model, mean: Series, scale: Series) -> None:
-    """Makes the encoder take raw samples x in the place of (x - mean) / scale."""
-    weight = model.encoder.weight.double() / torch.tensor(scale)
-    model.encoder.bias.copy_(model.encoder.bias.double() - weight @ torch.tensor(mean))
+    """Makes the encoder take raw samples x, one or a frame of them, in the place of (x - mean) / scale."""
+    frame = model.config.inputs // len(mean)
+    weight = model.encoder.weight.double() / torch.tensor(scale).repeat(frame)
+    model.encoder.bias.copy_(model.encoder.bias.double() - weight @ torch.tensor(mean).repeat(frame))
     model.encoder.weight.copy_(weight)
 
 

@@ -14,13 +14,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 from torch import Tensor
 
+from mgrade.deploy.about import LONGEST, About
 from mgrade.estimator import series
-from mgrade.estimator.base import StreamEstimator, fold_input
-from mgrade.estimator.learn import Batch
+from mgrade.estimator.base import StreamEstimator, fold_input, whole
+from mgrade.estimator.learn import Batch, Loss
 from mgrade.estimator.stream import ClassStream
 from mgrade.nn import Model
 
 BATCH = 256
+# A series is read in about so many steps: longer ones several samples at a step.
+STEPS = 100
 # Share of a target that goes to all classes alike, against being too sure of few cases.
 SMOOTHING = 0.1
 
@@ -36,11 +39,15 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     ----------
     dim, depth, taps : width, layers, and taps per channel of the convolution.
     max_delay : reach of the convolution in steps; None takes half the median length, at most 32.
+    frame : samples read at a step: answers come after every so many. None takes 1, or of series with a median of 200
+        samples or more so many that they have about 100 steps.
     dropout : share of values dropped in training.
     readout : "mean" averages what every step says, "last" takes the latest.
-    epochs, batch, rate : passes over the data, cases per update, peak learning rate.
-    validation : share of the cases held out; the weights with the least loss on them are kept. 0 trains on all.
-    patience : epochs without a better validation loss before training stops.
+    epochs, batch, rate : passes over the data, cases per update, peak learning rate. None for epochs takes 100, or of
+        much data fewer, down to 15.
+    validation : share of the cases held out; the weights with the least loss on them are kept. 0 trains on all cases,
+        to the end.
+    patience : with cases held out, epochs without a better validation loss before training stops.
     budget : bytes, as "64KB", that parameters and the state of one stream may take together, exported at `precision`;
         the largest `dim` that fits is taken in the place of the given one. None takes the given one.
     precision : "int8" or "float32": of the budget, and of exports where none is named.
@@ -52,8 +59,8 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_, n_channels_, n_features_in_ (columns of a table, channels otherwise), model_ (reads raw samples),
-    config_, mean_ and scale_ (of the channels), history_ (losses by epoch), best_epoch_, sample_ (series that int8
-    exports find their ranges on).
+    config_, frame_ (samples of a step), mean_ and scale_ (of the channels), history_ (losses by epoch), best_epoch_,
+    sample_ (series that int8 exports find their ranges on).
     """
 
     classes_: npt.NDArray[Any]
@@ -61,16 +68,17 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        dim: int = 32,
+        dim: int = 48,
         depth: int = 2,
         taps: int = 4,
         max_delay: int | None = None,
+        frame: int | None = None,
         dropout: float = 0.2,
         readout: str = "mean",
-        epochs: int = 100,
+        epochs: int | None = None,
         batch: int = 16,
         rate: float = 0.005,
-        validation: float = 0.15,
+        validation: float = 0.0,
         patience: int = 30,
         budget: str | int | None = None,
         precision: str = "int8",
@@ -97,6 +105,7 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             verbose=verbose,
             device=device,
         )
+        self.frame = frame
         self.readout = readout
 
     def fit(self, X: Any, y: Any) -> StreamClassifier:
@@ -113,18 +122,22 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         if self.readout not in ("mean", "last"):
             raise ValueError(f"readout must be one of mean, last, got {self.readout!r}")
         self.mean_, self.scale_ = series.statistics(cases.series)
+        self.frame_, steps = self._frames([len(one) for one in cases.series])
         config = self._configure(
-            int(np.median([len(one) for one in cases.series])),
-            inputs=cases.channels,
+            steps,
+            inputs=self.frame_ * cases.channels,
             outputs=len(self.classes_),
             readout=self.readout,
+            norm="pre",
         )
         with self._randomness() as source:
             self._keep_sample(cases, source)
             held = _held_out(targets, float(self.validation), source)
             standard = [(one - self.mean_) / self.scale_ for one in cases.series]
             training = _batch(standard, targets, ~held)
-            model = self._train(config, _loss, training, _batch(standard, targets, held) if held.any() else None)
+            model = self._train(
+                config, _loss(self.frame_), training, _batch(standard, targets, held) if held.any() else None
+            )
         fold_input(model, self.mean_, self.scale_)
         self.model_ = model
         return self
@@ -141,7 +154,19 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
     def stream(self) -> ClassStream:
         """A new stream: `step(sample)` gives `predict_proba` of the samples so far."""
         check_is_fitted(self)
-        return ClassStream(self.model_, self.classes_)
+        return ClassStream(self.model_, self.classes_, self.frame_)
+
+    def _frames(self, lengths: list[int]) -> tuple[int, int]:
+        """Samples of a step, and steps of the series in the middle."""
+        median = int(np.median(lengths))
+        frame = max(1, median // STEPS) if self.frame is None else whole("frame", self.frame)
+        if frame > max(lengths):
+            raise ValueError(f"frame must be at most the length of the longest series, {max(lengths)}, got {frame}")
+        return frame, median // frame
+
+    def _about(self) -> About:
+        """The classes, in the order of the outputs; names that are too long are cut."""
+        return About(labels=tuple(str(label)[:LONGEST] for label in self.classes_))
 
     @torch.no_grad()
     def _logits(self, X: Any) -> Tensor:
@@ -149,15 +174,24 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         model = copy.deepcopy(self.model_).double().eval()
         parts = []
         for begin in range(0, len(cases), BATCH):
-            values, lengths = series.pad(cases[begin : begin + BATCH], torch.float64)
+            values, lengths = series.pad(series.framed(cases[begin : begin + BATCH], self.frame_), torch.float64)
             parts.append(model(values, lengths=lengths)[0])
         return torch.cat(parts)
 
 
-def _loss(model: Model, values: Tensor, lengths: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the cases, and how many they are."""
-    y, _ = model(values, lengths=lengths)
-    return F.cross_entropy(y, targets, reduction="sum", label_smoothing=SMOOTHING), torch.ones_like(targets).sum()
+def _loss(frame: int) -> Loss:
+    """Cross-entropy of the cases, and how many they are. While training, frames begin anywhere in the first one."""
+
+    def loss(model: Model, values: Tensor, lengths: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        if frame > 1:
+            skip = torch.zeros_like(lengths)
+            if model.training:
+                skip = torch.randint_like(lengths, frame).minimum((lengths - frame).clamp_min(0))
+            values, lengths = series.cut(values, lengths, frame, skip)
+        y, _ = model(values, lengths=lengths)
+        return F.cross_entropy(y, targets, reduction="sum", label_smoothing=SMOOTHING), torch.ones_like(targets).sum()
+
+    return loss
 
 
 def _batch(standard: list[series.Series], targets: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]) -> Batch:

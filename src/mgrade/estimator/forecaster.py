@@ -48,7 +48,7 @@ class StreamForecaster(StreamEstimator):
         taps: int = 4,
         max_delay: int | None = None,
         dropout: float = 0.0,
-        epochs: int = 100,
+        epochs: int | None = 100,
         batch: int = 16,
         rate: float = 0.005,
         validation: float = 0.15,

@@ -16,6 +16,8 @@ Batch = tuple[Tensor, ...]
 """Values (cases, time, channels), lengths (cases), and what the loss needs beside them."""
 Loss = Callable[..., tuple[Tensor, Tensor]]
 """loss(model, *batch) -> a sum and what to divide it by."""
+# Batches are sorted by length within so many at a time.
+MIXED = 8
 WARMUP = 0.1
 DECAY = 0.1
 
@@ -63,8 +65,7 @@ def learn(model: Model, loss: Loss, training: Batch, held_out: Batch | None, pla
     best, at, weights = math.inf, plan.epochs, None
     for epoch in range(1, plan.epochs + 1):
         model.train()
-        order = torch.randperm(count).to(device)
-        losses = [step(*_rows(training, rows)).clone() for rows in order.split(size)]
+        losses = [step(*_rows(training, rows)).clone() for rows in _batches(training[1], size)]
         trained = float(torch.stack(losses).mean())
         if step.failed():
             raise ValueError(
@@ -95,6 +96,16 @@ def mean_loss(model: Model, loss: Loss, data: Batch, batch: int) -> float:
         part, of = loss(model, *_rows(data, rows))
         total, weight = total + float(part), weight + float(of)
     return total / weight
+
+
+def _batches(lengths: Tensor, size: int) -> list[Tensor]:
+    """All cases in random batches; on the CPU those of similar length together, so that little is padded."""
+    order = torch.randperm(len(lengths)).to(lengths.device)
+    if lengths.is_cuda:
+        return list(order.split(size))
+    sorted_parts = [part[lengths[part].argsort(stable=True)] for part in order.split(MIXED * size)]
+    batches = [batch for part in sorted_parts for batch in part.split(size)]
+    return [batches[place] for place in torch.randperm(len(batches))]
 
 
 def _rows(data: Batch, rows: Tensor) -> Batch:

@@ -116,7 +116,10 @@ def _unit_ranges(program: Program) -> Ranges:
 def most_bytes(config: ModelConfig, precision: str) -> int:
     """Parameters and state of the largest program that a model of `config` can become, whatever its delays."""
     with torch.random.fork_rng(devices=[]):
-        program = from_model(Model(config))
+        model = Model(config)
+        for parameter in model.parameters():
+            torch.nn.init.uniform_(parameter)  # as different as trained ones: equal arrays are counted once
+        program = from_model(model)
     if precision == "float32":
         return _bytes(program)
     program = _divided(program, np.ones(config.inputs))

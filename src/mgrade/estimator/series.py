@@ -117,10 +117,30 @@ def statistics(series: Sequence[Series]) -> tuple[Series, Series]:
     return mean, np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-12), scale, 1.0)
 
 
+def framed(series: Sequence[Series], frame: int) -> list[Series]:
+    """Series (time, channels) as a model reads them: `frame` samples at a step, (steps, frame * channels).
+
+    Samples at the end that do not fill a frame are left out.
+    """
+    return [one[: len(one) // frame * frame].reshape(-1, frame * one.shape[1]) for one in series]
+
+
+def cut(values: Tensor, lengths: Tensor, frame: int, skip: Tensor) -> tuple[Tensor, Tensor]:
+    """Padded samples (cases, samples, channels) as frames (cases, steps, frame * channels), and how many steps.
+
+    As `framed` does it, after the first `skip` samples (cases) are left out.
+    """
+    cases, time, channels = values.shape
+    steps = -(-time // frame)
+    place = skip[:, None] + torch.arange(steps * frame, device=values.device)
+    taken = values.gather(1, place.clamp_max(time - 1)[..., None].expand(-1, -1, channels))
+    return taken.reshape(cases, steps, frame * channels), (lengths - skip) // frame
+
+
 def pad(series: Sequence[Series], dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     """Series as values (cases, longest, channels), zero behind their ends, and lengths (cases)."""
     lengths = torch.tensor([len(one) for one in series])
-    values = torch.zeros(len(series), int(lengths.max()), series[0].shape[1], dtype=dtype)
+    values = torch.zeros(len(series), max(1, int(lengths.max())), series[0].shape[1], dtype=dtype)
     for row, one in zip(values, series, strict=True):
         row[: len(one)] = torch.tensor(one, dtype=dtype)
     return values, lengths

@@ -46,6 +46,7 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
         "fitted": {
             "mean": estimator.mean_.tolist(),
             "scale": estimator.scale_.tolist(),
+            "frame": estimator.frame_,
             "features": estimator.n_features_in_,
             "form": estimator._form,
             "best_epoch": estimator.best_epoch_,
@@ -72,6 +73,7 @@ def load(cls: type[Estimator], folder: Path) -> Estimator:
         fitted = description["fitted"]
         estimator = cls(**description["parameters"])
         estimator.mean_, estimator.scale_ = np.array(fitted["mean"], float), np.array(fitted["scale"], float)
+        estimator.frame_ = int(fitted.get("frame", 1))
         estimator.n_features_in_, estimator._form = int(fitted["features"]), str(fitted["form"])
         estimator.best_epoch_ = int(fitted["best_epoch"])
         estimator.history_ = [Epoch(*epoch) for epoch in fitted["history"]]
@@ -82,9 +84,11 @@ def load(cls: type[Estimator], folder: Path) -> Estimator:
         raise ValueError(f"{path}: is not whole: {error!r}") from None
     inputs, outputs = model.config.inputs, model.config.outputs
     widths = {len(estimator.mean_), len(estimator.scale_), *(one.shape[1] for one in sample)}
-    if widths != {inputs} or len(getattr(estimator, "classes_", range(outputs))) != outputs:
-        raise ValueError(f"{path}: must be of a model with {inputs} channels and {outputs} outputs")
-    estimator.model_, estimator.config_, estimator.n_channels_ = model, model.config, model.config.inputs
+    if {width * estimator.frame_ for width in widths} != {inputs} or len(
+        getattr(estimator, "classes_", range(outputs))
+    ) != outputs:
+        raise ValueError(f"{path}: must be of a model with {inputs} inputs and {outputs} outputs")
+    estimator.model_, estimator.config_, estimator.n_channels_ = model, model.config, len(estimator.mean_)
     estimator.sample_ = sample
     return estimator
 

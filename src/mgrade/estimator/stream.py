@@ -17,33 +17,46 @@ Output = npt.NDArray[np.float64]
 class Stream:
     """A model and its state. It keeps the same few bytes whatever the number of samples."""
 
-    def __init__(self, model: Model):
+    def __init__(self, model: Model, frame: int = 1):
         self._model = copy.deepcopy(model).double().eval()
+        self._frame = frame
         self.reset()
 
     def reset(self) -> None:
         """A new series begins."""
         self._state = self._model.initial_state(1)
+        self._waiting: list[Output] = []  # samples of a frame that is not whole yet
+        self._said = torch.empty(0)
         self.steps = 0
 
     @torch.no_grad()
     def _push(self, sample: npt.ArrayLike) -> Tensor:
-        """sample (channels), or a number for one channel -> outputs (outputs)."""
+        """sample (channels), or a number for one channel -> outputs (outputs) after the latest whole frame."""
         x = np.atleast_1d(np.asarray(sample, np.float64))
-        channels = self._model.config.inputs
+        channels = self._model.config.inputs // self._frame
         if x.shape != (channels,) or not np.isfinite(x).all():
             raise ValueError(f"sample must be {channels} finite numbers, got {np.array2string(x, threshold=8)}")
-        y, self._state = self._model.step(torch.tensor(x)[None], self._state)
+        self._waiting.append(x)
         self.steps += 1
-        return y[0]
+        if len(self._waiting) == self._frame:
+            y, self._state = self._model.step(torch.tensor(np.concatenate(self._waiting))[None], self._state)
+            self._said, self._waiting = y[0], []
+        return self._said
 
 
 class ClassStream(Stream):
-    """Class probabilities after every sample."""
+    """Class probabilities after every sample; new ones after every frame of samples."""
 
-    def __init__(self, model: Model, classes: npt.NDArray[np.generic]):
-        super().__init__(model)
+    def __init__(self, model: Model, classes: npt.NDArray[np.generic], frame: int = 1):
+        super().__init__(model, frame)
         self.classes = classes
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        """A new series begins."""
+        super().reset()
+        nothing = torch.zeros(1, 1, self._model.config.inputs, dtype=torch.float64)
+        self._said = self._model(nothing, lengths=torch.tensor([0]))[0][0]
 
     def step(self, sample: npt.ArrayLike) -> Output:
         """One raw sample (channels) -> probabilities (classes), as `predict_proba` gives of the series so far."""

@@ -1,0 +1,134 @@
+"""`mgrade fit`: from a CSV file of labelled recordings to a program for a chip, without any Python."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mgrade.cli.deploy import _fail
+
+if TYPE_CHECKING:
+    from mgrade.estimator.fitting import Fitted
+    from mgrade.footprint import Chip
+
+Text = Optional[str]  # noqa: UP045
+
+
+def fit(
+    recordings: Annotated[Path, typer.Argument(help="CSV file, one sample per line, its columns named by the first.")],
+    label: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    sequence: Annotated[
+        Text, typer.Option(help="Column that tells recordings apart. Default: a change of label does.")
+    ] = None,
+    channels: Annotated[Text, typer.Option(help="Columns to learn from, as ax,ay,az. Default: all others.")] = None,
+    window: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Cut recordings into pieces of so many samples."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("fitted"),
+    to: Annotated[str, typer.Option("--to", help="c, arduino, onnx or wasm.")] = "c",
+    chip: Annotated[Text, typer.Option(metavar="NAME", help="A chip of `mgrade footprint` that it must fit.")] = None,
+    budget: Annotated[Text, typer.Option(help="Bytes for weights and state, as 16KB. Default: 32KB.")] = None,
+    precision: Annotated[str, typer.Option(help="float32, or int8 weights.")] = "int8",
+    test: Annotated[float, typer.Option(help="Share of the recordings to judge by.")] = 0.25,
+    frame: Annotated[int, typer.Option(help="Samples that the program takes at a step.")] = 1,
+    epochs: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Passes over the recordings. Default: 100, of many recordings fewer."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the weights, and of what is held out.")] = 0,
+    verify: Annotated[bool, typer.Option("--verify", help="Run the program on the chip's emulated core.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+) -> None:
+    """Train a classifier on labelled recordings, judge it on others, and write it as a program for a chip."""
+    from mgrade.deploy import check_target
+    from mgrade.deploy.chip import ChipError
+    from mgrade.footprint import find_chip
+
+    _need_sklearn()
+    from mgrade.estimator.fitting import budget_for, verify_on
+    from mgrade.estimator.fitting import fit as train
+    from mgrade.estimator.recordings import read_csv, split
+
+    target = None if chip is None else find_chip(chip)
+    if verify and target is None:
+        raise ValueError("--verify needs --chip: which core to emulate")
+    check_target(to, target.core.lower() if verify and target else None)
+    columns = None if channels is None else [name.strip() for name in channels.split(",")]
+    known = read_csv(recordings, label=label, sequence=sequence, channels=columns, window=window)
+    training, held_out = split(known, test, seed)
+    limit = budget_for(target, budget)
+    with Console(stderr=True).status(f"training on {len(training.series)} recordings, some seconds to minutes"):
+        found = train(training, held_out, limit, frame, precision=precision, epochs=epochs, random_state=seed)
+    facts: dict[str, Any] = {
+        "channels": known.channels,
+        "trained_on": len(training.series),
+        "held_out": len(held_out.series),
+        "seconds": found.seconds,
+        "dim": found.classifier.config_.dim,
+        "depth": found.classifier.config_.depth,
+        "right": found.right(),
+        "confusion": found.confusion(),
+        "export": found.write(out, to),
+    }
+    fits = target is None or target.fits(found.program.parameter_bytes, found.program.state_bytes)
+    if target is not None:
+        facts |= {"chip": target.name, "fits": fits}
+    if verify and target is not None:
+        try:
+            facts["verify"] = verify_on(target, out / to)
+        except ChipError as error:
+            _fail(str(error))
+    if as_json:
+        print(json.dumps(facts, indent=1))
+    else:
+        _show(facts, found, target, out, to)
+    if target is not None and not fits:
+        _fail(f"the program does not fit {target.name}: give a smaller --budget than {limit} bytes")
+    if verify and not facts["verify"]["equal"]:
+        _fail(f"the chip and the interpreter differ by {facts['verify']['error']:.2g}")
+
+
+def _need_sklearn() -> None:
+    try:
+        import sklearn  # noqa: F401
+    except ModuleNotFoundError:
+        raise ValueError("fit needs scikit-learn: pip install 'mgrade[sklearn]'") from None
+
+
+def _show(facts: dict[str, Any], found: Fitted, chip: Chip | None, out: Path, to: str) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    layers = f"{facts['depth']} layer{'s' if facts['depth'] > 1 else ''} of {facts['dim']} channels"
+    table.add_row("channels", escape(", ".join(facts["channels"])))
+    table.add_row("trained on", f"{facts['trained_on']} recordings, {facts['seconds']:.0f} s: {layers}")
+    table.add_row("right, of others", f"{facts['right']['classifier']:.1%} of {facts['held_out']}")
+    table.add_row(f"as {found.classifier.precision}", f"{facts['right']['program']:.1%}")
+    for truth, said in facts["confusion"].items():
+        mistaken = "".join(f", {count} taken for {name}" for name, count in said.items() if name != truth)
+        table.add_row(f"  {escape(truth)}", f"{said.get(truth, 0)} of {sum(said.values())}{escape(mistaken)}")
+    table.add_row("outputs", escape(", ".join(facts["confusion"])))
+    stored, kept = facts["export"]["parameter_bytes"], facts["export"]["state_bytes"]
+    table.add_row("weights", f"{stored:,} bytes")
+    table.add_row("state of a stream", f"{kept:,} bytes")
+    if chip is not None:
+        table.add_row(f"on {chip.name}", _room(chip, stored, kept) if facts["fits"] else "DOES NOT FIT")
+    if ran := facts.get("verify"):
+        rate = "" if ran["steps_a_second"] is None else f", at most {ran['steps_a_second']:,.0f} steps a second"
+        table.add_row(f"on {ran['chip']}", "every output equal" if ran["equal"] else "OUTPUTS DIFFER")
+        table.add_row("with its code", f"{ran['flash_bytes']:,} bytes of flash, {ran['ram_bytes']:,} of RAM")
+        table.add_row("a step", f"{ran['instructions']:,} instructions{rate}")
+    table.add_row("written to", escape(f"{out / to}, {out / 'model'}"))
+    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+
+
+def _room(chip: Chip, stored: int, kept: int) -> str:
+    if not chip.flash:
+        return f"{(stored + kept) / chip.ram:.1%} of its memory"
+    return f"{stored / chip.flash:.1%} of its flash, {kept / chip.ram:.1%} of its RAM"

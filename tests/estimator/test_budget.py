@@ -1,0 +1,20 @@
+"""A budget is an upper bound: no weights that training may find take more bytes than were counted."""
+
+import pytest
+import torch
+
+from mgrade import Model, ModelConfig
+from mgrade.deploy import from_model, quantise
+from mgrade.estimator.programs import _unit_ranges, most_bytes
+
+
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_trained_weights_take_no_more_than_was_counted(precision, depth):
+    config = ModelConfig.mgrade(inputs=3, outputs=3, dim=12, depth=depth, taps=4, max_delay=16, readout="mean")
+    model = Model(config)
+    for parameter in model.parameters():
+        torch.nn.init.uniform_(parameter, 0, 2)
+    program = from_model(model)
+    program = program if precision == "float32" else quantise(program, _unit_ranges(program))
+    assert program.parameter_bytes + program.state_bytes <= most_bytes(config, precision)

@@ -1,0 +1,84 @@
+"""Recordings from CSV files: layouts, what is set aside, and what is refused."""
+
+import numpy as np
+import pytest
+
+from mgrade.estimator import read_csv, split
+
+LONG = "id,label,x,y\na,up,1,2\na,up,3,4\nb,down,5,6\na,up,7,8\n"
+LOG = "time,label,x\n" + "".join(f"{t},{'on' if t // 4 % 2 else 'off'},{t * 10}\n" for t in range(14))
+
+
+@pytest.fixture
+def csv(tmp_path):
+    def write(text):
+        path = tmp_path / "sensor.csv"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_a_column_tells_recordings_apart(csv):
+    found = read_csv(csv(LONG), sequence="id")
+    assert found.channels == ("x", "y")
+    assert (found.labels.tolist(), found.names.tolist()) == (["up", "down"], ["a", "b"])
+    assert [one.tolist() for one in found.series] == [[[1, 3, 7], [2, 4, 8]], [[5], [6]]]
+
+
+def test_without_one_a_change_of_label_does(csv):
+    found = read_csv(csv("\ufeff" + LOG), channels=["x"])
+    assert found.labels.tolist() == ["off", "on", "off", "on"]
+    assert [one[0].tolist() for one in found.series][3] == [120, 130]
+
+
+def test_a_window_cuts_recordings_into_pieces_that_know_where_they_are_from(csv):
+    found = read_csv(csv(LOG), channels=["x"], window=2)
+    assert {one.shape for one in found.series} == {(1, 2)}
+    assert found.names.tolist() == ["1", "1", "2", "2", "3", "3", "4"]
+
+
+def test_whole_recordings_of_every_label_are_set_aside(csv):
+    rows = "".join(f"r{i},{'ab'[i % 2]},{i}\n" * 4 for i in range(20))
+    found = read_csv(csv("id,label,x\n" + rows), sequence="id", window=2)
+    training, held_out = split(found, 0.3, seed=1)
+    assert not set(training.names) & set(held_out.names)
+    assert len(training.series) + len(held_out.series) == len(found.series)
+    assert np.unique(held_out.labels, return_counts=True)[1].tolist() == [6, 6]
+    assert split(found, 0.3, seed=1)[1].names.tolist() == held_out.names.tolist()
+    assert split(found, 0.3, seed=2)[1].names.tolist() != held_out.names.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, "has no column 'label'; its first line names none"),
+        (LONG, {"sequence": "name"}, "has no column 'name'; its first line names id, label, x, y"),
+        (LONG, {"channels": ["z"]}, "has no column 'z'"),
+        (LONG, {}, "line 2, column 'id' must be a number, got 'a'"),
+        (LONG + "c,up,,1\n", {"sequence": "id"}, "line 6, column 'x' must be a number, got ''"),
+        (LONG + "c,up,nan,1\n", {"sequence": "id"}, "line 6, column 'x' must be a number, got 'nan'"),
+        (LONG + "c,up,1\n", {"sequence": "id"}, "line 6 must have 4 columns, got 3"),
+        (LONG + "a,down,1,2\n", {"sequence": "id"}, "recording 'a' must have one label, got 'up' and 'down'"),
+        ("id,label,x\n", {}, "has no samples"),
+        ("label\nup\n", {}, "has no column beside 'label'"),
+        (LONG, {"sequence": "id", "window": 9}, "window must be at most the longest recording, got 9"),
+        (LONG, {"sequence": "id", "window": 0}, "window must be at least 1, got 0"),
+    ],
+)
+def test_a_mistake_is_named(csv, text, options, message):
+    with pytest.raises(ValueError, match=message):
+        read_csv(csv(text), **options)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"none.csv: cannot be read: No such file"):
+        read_csv(tmp_path / "none.csv")
+
+
+def test_what_cannot_be_split_is_refused(csv):
+    found = read_csv(csv(LONG), sequence="id")
+    with pytest.raises(ValueError, match="label 'down' must have at least 2 recordings"):
+        split(found, 0.5)
+    with pytest.raises(ValueError, match="share must lie between 0 and 1, got 1"):
+        split(found, 1.0)
