@@ -27,3 +27,4 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 "$venv/bin/pip" install -c constraints.txt --no-deps aeon >>"$log" 2>&1 || echo "setup: no aeon: the demo needs its data"
 ls src/mgrade/ops/_kernels* >/dev/null 2>&1 || echo "setup: no C compiler: computing with the PyTorch reference"
 touch "$venv/.ready"
+echo "setup: done; \`. $venv/bin/activate\` puts mgrade on the path"

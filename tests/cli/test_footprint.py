@@ -69,7 +69,7 @@ def test_a_saved_model_is_measured_like_its_recipe(capsys, tmp_path):
         (("size", "--ram", "much", "--flash", "1M"), "a size of memory is a number of bytes"),
         (("size", "--ram", "64K", "--flash", "1M", "--rate", "100"), "--rate needs --chip"),
         (("size", "--chip", "RP2040", "--rate", "0"), "--rate must be a number above 0, got 0"),
-        (("size", "--chip", "SiMa", "--rate", "100"), "how fast SiMa MLSoC computes in float32 is not known"),
+        (("size", "--chip", "SiMa MLSoC", "--rate", "100"), "how fast SiMa MLSoC computes in float32 is not known"),
         (("size", "--ram", "10", "--flash", "10"), "nothing on the grid fits 10 B of RAM and 10 B of flash"),
         (("size", "--ram", "1K", "--flash", "1K", "--outputs", "0"), "outputs must be a whole number of at least 1"),
     ],

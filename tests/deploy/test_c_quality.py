@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -173,9 +174,26 @@ def test_weights_are_printed_to_the_last_bit():
 SANITISED = ("-std=c99", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
-def sanitised(folder, program, x):
+def sanitised(folder, program, x, *more):
     """What a program gives that stops at the first thing it must not do."""
-    return driven(folder, program, x, "gcc", *SANITISED)
+    return driven(folder, program, x, "gcc", *SANITISED, *more)
+
+
+def has_avx2():
+    cpu = Path("/proc/cpuinfo")
+    return cpu.exists() and " avx2 " in cpu.read_text()
+
+
+@pytest.mark.skipif(not has_avx2(), reason="this machine has no AVX2")
+@pytest.mark.parametrize("more", [("-mavx2",), ("-mavx2", "-DMGRADE_PLAIN")], ids=["vectors", "plain"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("dim", [16, 33, 70])
+def test_whole_numbers_are_the_same_with_and_without_vectors(tmp_path, precision, dim, more):
+    """Linear maps and filters wider than a vector, over the largest numbers too."""
+    program = integer(program_of("mgrade", dim=dim, taps=4, max_delay=9, sigma=3.0), precision)
+    assert {"filter", "linear"} <= {op.kind for op in program.ops}
+    x = np.concatenate([extremes(program, 20), inputs_for(program, 1, 20)[0]])
+    assert_as_interpreted(program, sanitised(tmp_path, program, x, *more), Interpreter(program).run(x[None])[0])
 
 
 def extremes(program, time):

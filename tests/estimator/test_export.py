@@ -8,6 +8,7 @@ import pytest
 
 from estimator.waves import small, waves
 from mgrade import StreamClassifier, StreamForecaster, load
+from mgrade.cli import main
 from mgrade.deploy import Interpreter, compile, dequantise_output, quantise_input, read_export
 
 needs_compiler = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler: gcc is not installed")
@@ -143,3 +144,24 @@ def test_an_export_says_what_its_outputs_are_called(tmp_path):
     assert about["labels"] == ["a" * 80, "b"]
     StreamForecaster(dim=4, depth=1, epochs=1).fit(X).export("c", tmp_path / "values")
     assert json.loads((tmp_path / "values" / "about.json").read_text())["classes"] is False
+
+
+@needs_compiler
+def test_a_saved_estimator_is_exported_with_its_own_sample(tmp_path, capsys):
+    X = [np.random.default_rng(i).standard_normal((2, 40)) + 3 * (i % 2) for i in range(8)]
+    classifier = StreamClassifier(dim=6, depth=1, epochs=1, frame=4).fit(X, [0, 1] * 4)
+    classifier.save(tmp_path / "saved")
+    with pytest.raises(SystemExit) as left:
+        main(["export", str(tmp_path / "saved"), "--precision", "int8", "--out", str(tmp_path / "c")])
+    assert not left.value.code
+    _, program = read_export(tmp_path / "c")
+    assert (program.integer, program.inputs) == (True, 8)
+    step = np.concatenate([X[0][:, t] for t in range(4)])[None].astype(np.float32)
+    exact = Interpreter(classifier.program("float32")).run(step[None])[0]
+    near = dequantise_output(program, Interpreter(program).run(quantise_input(program, step)[None])[0])
+    assert np.abs(near - exact).max() < 0.1 * np.abs(exact).max()
+    (tmp_path / "saved" / "sample.safetensors").write_bytes(b"?")
+    with pytest.raises(SystemExit) as left:
+        main(["export", str(tmp_path / "saved"), "--precision", "int8", "--out", str(tmp_path / "d")])
+    assert left.value.code == 2
+    assert "is not the sample of an estimator" in capsys.readouterr().err

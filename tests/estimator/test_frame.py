@@ -40,7 +40,7 @@ def test_long_series_are_read_in_about_a_hundred_steps(fitted):
 
 @pytest.mark.parametrize(("samples", "frame"), [(100, 1), (199, 1), (200, 2), (1000, 10)])
 def test_how_many_samples_make_a_step(samples, frame):
-    assert StreamClassifier()._frames([samples] * 3) == (frame, samples // frame)
+    assert StreamClassifier()._frames([samples] * 3, 1) == (frame, samples // frame)
 
 
 def test_a_stream_gives_what_predict_proba_gives_of_the_prefix(fitted):
@@ -112,3 +112,14 @@ def test_batches_hold_every_case_once_and_similar_lengths_together():
     assert torch.cat(batches).sort().values.tolist() == list(range(100))
     spread = torch.stack([lengths[batch].max() - lengths[batch].min() for batch in batches]).float().mean()
     assert spread < 60
+
+
+def test_frames_are_no_wider_than_whole_numbers_allow():
+    X = [np.random.default_rng(i).standard_normal((9, 6000)) for i in range(4)]
+    y = [0, 1, 0, 1]
+    classifier = StreamClassifier(dim=4, depth=1, epochs=1).fit(X, y)
+    assert classifier.frame_ == 512 // 9
+    assert classifier.program().integer
+    with pytest.raises(ValueError, match="frame must be at most 56 for 9 channels at int8, got 57"):
+        StreamClassifier(dim=4, depth=1, epochs=1, frame=57).fit(X, y)
+    assert StreamClassifier(dim=4, depth=1, epochs=1, frame=57, precision="float32").fit(X, y).frame_ == 57

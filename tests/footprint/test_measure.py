@@ -104,7 +104,7 @@ def test_the_papers_largest_model_fits_its_chip_and_the_smallest_chips_only_take
     assert listops.fits(find_chip("STM32F446"))
 
 
-def test_chips_are_found_by_name_or_beginning_and_refused_with_the_nearest():
+def test_chips_are_found_by_name_or_family_and_refused_with_the_nearest():
     assert len({chip.name for chip in CHIPS}) == len(CHIPS)
     assert all(find_chip(chip.name.upper()) is chip and chip.source and chip.ram > 0 for chip in CHIPS)
     assert find_chip("stm32-n6").name == "STM32N657"
@@ -112,6 +112,8 @@ def test_chips_are_found_by_name_or_beginning_and_refused_with_the_nearest():
         find_chip("STM32H747")
     with pytest.raises(ValueError, match="did you mean 'STM32F446' or 'STM32F407'"):
         find_chip("STM32F4")
+    with pytest.raises(ValueError, match=r"there is no chip 'ESP32'; did you mean 'ESP32-S3'\? There are: .*RP2040"):
+        find_chip("ESP32")
     with pytest.raises(ValueError, match="there is no chip ''"):
         find_chip("")
 

@@ -231,3 +231,25 @@ def test_weights_of_several_dtypes_come_back_as_they_were(tmp_path):
     model.readout.to(torch.float64)
     model.save(tmp_path)
     assert same(load(tmp_path), model)
+
+
+@pytest.mark.parametrize("field", ["dim", "depth", "taps", "inputs"])
+def test_a_description_that_asks_for_all_memory_is_refused_without_it(saved, field):
+    folder, model = saved
+    edit(folder, model={**model.config.to_dict(), field: 10**9})
+    with pytest.raises(ValueError, match=r"must have|must be"):
+        load(folder)
+
+
+def test_the_model_of_another_library_is_left_alone(tmp_path):
+    theirs = {"config.json": b'{"architectures": ["Other"]}', "model-00001-of-00002.safetensors": b"weights"}
+    for name, content in theirs.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=r"has a config\.json that is not of a saved model: choose another folder"):
+        model_of(small("mgrade"), torch.float32).save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == theirs
+    (tmp_path / "config.json").unlink()
+    for _ in range(2):
+        model_of(small("mgrade"), torch.float32).save(tmp_path)
+    assert (tmp_path / "model-00001-of-00002.safetensors").read_bytes() == b"weights"
+    assert len(list(tmp_path.iterdir())) == 3

@@ -101,6 +101,8 @@ def size(
     told = f"{len(found):,} configurations fit {_says(limits)} at {precision.value}; the largest:"
     console.print(told, highlight=False)
     console.print(_candidates(shown, limits))
+    extra = " and the scales of int8, 4 bytes a channel of every matrix," if precision is Precision.int8 else ""
+    console.print(f"by the paper's formulas: the program's code, about 10 KB,{extra} come on top", highlight=False)
 
 
 def _limits(ram: str | None, flash: str | None, rate: float | None, name: str | None, precision: str) -> Limits:

@@ -87,12 +87,12 @@ def check_target(to: str, chip: str | None = None) -> None:
 def write_export(program: Program, name: str, to: str, folder: Path, known: About | None = None) -> dict[str, Any]:
     """Writes the files of an export to `folder`, and what is `known` about its classes and inputs; what it is."""
     check_target(to)
-    files = _printed(program, check_name(name), to)
+    files = _printed(program, check_name(name), to, () if known is None else known.fit(program).labels)
     for own in (DESCRIPTION, ABOUT):
         if own in files:
             raise ValueError(f"name must not be {name!r}: {own} is a file of its own")
     if known is not None:
-        files[ABOUT] = known.fit(program).to_bytes()
+        files[ABOUT] = known.to_bytes()
     description = {
         "format": FORMAT,
         "version": VERSION,
@@ -105,7 +105,7 @@ def write_export(program: Program, name: str, to: str, folder: Path, known: Abou
         "parameter_bytes": program.parameter_bytes,
         "state_bytes": program.state_bytes,
     }
-    _check_folder(folder, [*files, PROGRAM])
+    check_folder(folder, [*files, PROGRAM])
     try:
         for path, content in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def write_export(program: Program, name: str, to: str, folder: Path, known: Abou
     return description
 
 
-def _check_folder(folder: Path, files: list[str]) -> None:
+def check_folder(folder: Path, files: list[str]) -> None:
     """Refuses to write over files that are not an export's."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: is not a folder")
@@ -126,15 +126,16 @@ def _check_folder(folder: Path, files: list[str]) -> None:
         raise ValueError(f"{folder}: has a {there[0]} already and is no export: choose another folder")
 
 
-def _printed(program: Program, name: str, to: str) -> dict[str, bytes]:
+def _printed(program: Program, name: str, to: str, labels: tuple[str, ...]) -> dict[str, bytes]:
     """What a back end makes, by path."""
     if to == "onnx":
         return {f"{name}.onnx": to_onnx(program).SerializeToString()}
     if to == "wasm":
         return wasm.wasm_files(program, name)
-    texts = (
-        arduino_files(program, name) if to == "arduino" else print_c(program, name, _test_inputs(program, TEST_STEPS))
-    )
+    if to == "arduino":
+        texts = arduino_files(program, name, labels)
+    else:
+        texts = print_c(program, name, _test_inputs(program, TEST_STEPS), labels=labels)
     return {path: text.encode() for path, text in texts.items()}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mgrade.deploy.arithmetic import GATE_BITS, TABLE_BITS, UNIT
-from mgrade.deploy.check import ADD_SPREAD, LEAST_SHIFT, MOST_EPSILON, MOST_SHIFT
+from mgrade.deploy.check import ADD_SPREAD, LEAST_SHIFT, MAX_INTEGER_TERMS, MOST_EPSILON, MOST_SHIFT
 from mgrade.deploy.interpreter import Interpreter
 from mgrade.deploy.program import BITS, Op, Program
 
@@ -195,13 +195,15 @@ class _Quantiser:
         return op
 
     def _linear(self, op: Op, index: int) -> Op:
-        source = self.exponents[op.args[0]]
+        source, terms = self.exponents[op.args[0]], op.arrays["weight"].shape[1]
+        if terms > MAX_INTEGER_TERMS:
+            raise ValueError(f"whole numbers take at most {MAX_INTEGER_TERMS} inputs, got {terms}: take float32")
         bias = op.arrays["bias"].astype(np.float64)
-        room = min((1 << 31) - 1 - 127 * 32768 * op.arrays["weight"].shape[1], MOST_BIAS)
+        room = min((1 << 31) - 1 - 127 * 32768 * terms, MOST_BIAS)
         weight, scale = _rows(op.arrays["weight"], np.abs(bias) * 2.0**source / max(room - 1, 1))
-        terms = bias / scale * 2.0**source
-        up = max(0, math.ceil(math.log2(max(float(np.abs(terms).max(initial=0)), 1.0) / 32767)))
-        words = np.clip(np.rint(terms * 2.0**-up), -32767, 32767).astype(np.int16)
+        units = bias / scale * 2.0**source
+        up = max(0, math.ceil(math.log2(max(float(np.abs(units).max(initial=0)), 1.0) / 32767)))
+        words = np.clip(np.rint(units * 2.0**-up), -32767, 32767).astype(np.int16)
         made = self._scaled(op, index, scale, source, weight=weight, bias=words)
         return dataclasses.replace(made, numbers={**made.numbers, "bias_up": up})
 

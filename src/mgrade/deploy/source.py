@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import safetensors
+import safetensors.numpy
 import torch
 
 from mgrade.deploy.c.printer import check_name
@@ -39,11 +41,15 @@ class Source:
     model: Model
     task: Task | None = None
     seed: int = 0
+    sample: tuple[Array, ...] = ()
+    """Of an estimator: series (time, inputs) that were kept to find ranges on."""
 
     def calibration(self, path: Path | None = None) -> list[Array]:
-        """Sequences (streams, time, inputs) or (streams, time): from a CSV file, or of the task's training set."""
+        """Sequences (streams, time, inputs) or (streams, time): from a CSV file, the sample, or the training set."""
         if path is not None:
             return [read_samples(path, self.model.config)[None]]
+        if self.sample:
+            return [one[None] for one in self.sample]
         if self.task is None:
             raise ValueError("a saved model has no data of its own: give --calibrate FILE.csv, or the folder of a run")
         reader = _Inputs(self.model.config)
@@ -104,8 +110,22 @@ def open_source(folder: str | Path) -> Source:
         recipe, seed, model = open_run(folder)
         return Source(as_name(recipe.experiment), model, recipe.task, seed)
     if (folder / "config.json").is_file():
-        return Source(as_name(folder.absolute().name), load(folder))
+        model = load(folder)
+        return Source(as_name(folder.absolute().name), model, sample=_kept(folder, model.config.inputs))
     raise ValueError(f"{folder}: is neither a finished run (recipe.json) nor a saved model (config.json)")
+
+
+def _kept(folder: Path, inputs: int) -> tuple[Array, ...]:
+    """The series that an estimator saved beside its model, as the model reads them; none of a plain model."""
+    path = folder / "sample.safetensors"
+    if not path.is_file():
+        return ()
+    try:
+        series = safetensors.numpy.load(path.read_bytes()).values()
+        frames = [(one, inputs // one.shape[1]) for one in series]  # a step takes so many samples
+        return tuple(one[: len(one) // frame * frame].reshape(-1, inputs) for one, frame in frames)
+    except (OSError, ValueError, IndexError, ZeroDivisionError, safetensors.SafetensorError) as error:
+        raise ValueError(f"{path}: is not the sample of an estimator: {error}") from None
 
 
 def as_name(text: str) -> str:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from torch import Tensor
 
 from mgrade.deploy.about import LONGEST, About
+from mgrade.deploy.check import MAX_INTEGER_TERMS
 from mgrade.estimator import series
 from mgrade.estimator.base import StreamEstimator, fold_input, whole
 from mgrade.estimator.learn import Batch, Loss
@@ -122,7 +123,7 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         if self.readout not in ("mean", "last"):
             raise ValueError(f"readout must be one of mean, last, got {self.readout!r}")
         self.mean_, self.scale_ = series.statistics(cases.series)
-        self.frame_, steps = self._frames([len(one) for one in cases.series])
+        self.frame_, steps = self._frames([len(one) for one in cases.series], self.n_channels_)
         config = self._configure(
             steps,
             inputs=self.frame_ * cases.channels,
@@ -156,10 +157,12 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return ClassStream(self.model_, self.classes_, self.frame_)
 
-    def _frames(self, lengths: list[int]) -> tuple[int, int]:
+    def _frames(self, lengths: list[int], channels: int) -> tuple[int, int]:
         """Samples of a step, and steps of the series in the middle."""
-        median = int(np.median(lengths))
-        frame = max(1, median // STEPS) if self.frame is None else whole("frame", self.frame)
+        median, most = int(np.median(lengths)), MAX_INTEGER_TERMS // channels
+        frame = max(1, min(median // STEPS, most)) if self.frame is None else whole("frame", self.frame)
+        if self.precision != "float32" and frame > most >= 1:
+            raise ValueError(f"frame must be at most {most} for {channels} channels at int8, got {frame}")
         if frame > max(lengths):
             raise ValueError(f"frame must be at most the length of the longest series, {max(lengths)}, got {frame}")
         return frame, median // frame

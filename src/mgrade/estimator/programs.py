@@ -24,6 +24,7 @@ from mgrade.deploy import (
     quantise_input,
     trim,
 )
+from mgrade.deploy.check import MAX_INTEGER_TERMS
 from mgrade.deploy.program import Op
 from mgrade.estimator.series import Series
 from mgrade.footprint import parse_bytes
@@ -137,13 +138,21 @@ def within(config: ModelConfig, budget: str | int, precision: str) -> ModelConfi
     for shape in _shapes(config):
         chosen = None
         for dim in GRID["dim"]:
-            smallest = most_bytes(tried := dataclasses.replace(shape, dim=dim), precision)
+            tried = dataclasses.replace(shape, dim=dim)
+            if precision != "float32" and _widest(tried) > MAX_INTEGER_TERMS:
+                break
+            smallest = most_bytes(tried, precision)
             if smallest > limit:
                 break
             chosen = tried
         if chosen is not None:
             return chosen
     raise ValueError(f"budget must be at least {smallest} bytes for such series at {precision}, got {budget!r}")
+
+
+def _widest(config: ModelConfig) -> int:
+    """The most inputs that a linear map of the model has beyond its encoder."""
+    return max(config.hidden, 2 * config.dim)
 
 
 def _shapes(config: ModelConfig) -> Iterator[ModelConfig]:

@@ -18,6 +18,7 @@ import safetensors.numpy
 from mgrade._files import read_description, replace
 from mgrade.estimator.learn import Epoch
 from mgrade.nn import load as load_model
+from mgrade.nn.storage import check_folder
 
 if TYPE_CHECKING:
     from mgrade.estimator.base import StreamEstimator
@@ -29,6 +30,10 @@ Estimator = TypeVar("Estimator", bound="StreamEstimator")
 
 def save(estimator: StreamEstimator, folder: Path) -> None:
     """Writes a fitted estimator to `folder`. A random state that is no number is left out."""
+    classes = getattr(estimator, "classes_", np.zeros(0))
+    if classes.dtype.kind not in "biufUO" or not all(isinstance(one, (str, int, float)) for one in classes.tolist()):
+        raise ValueError(f"classes must be text or numbers to be saved, got {classes.dtype}")
+    check_folder(folder, DESCRIPTION, SAMPLE)
     estimator.model_.save(folder)
     sample = {str(index): one.astype(np.float32) for index, one in enumerate(estimator.sample_)}
     data = safetensors.numpy.save(sample)
@@ -54,7 +59,6 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
         },
     }
     if hasattr(estimator, "classes_"):
-        classes = estimator.classes_
         description["classes"] = {"dtype": classes.dtype.str, "values": classes.tolist()}
     replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
 
@@ -100,8 +104,14 @@ def _sample(path: Path, digest: Any) -> list[Any]:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     if hashlib.sha256(data).hexdigest() != digest:
         raise ValueError(f"{path}: sha256 does not match {DESCRIPTION}: the file is truncated or was altered")
-    tensors = safetensors.numpy.load(data)
-    return [tensors[str(index)].astype(np.float64) for index in range(len(tensors))]
+    try:
+        tensors = safetensors.numpy.load(data)
+        found = [tensors[str(index)].astype(np.float64) for index in range(len(tensors))]
+    except (KeyError, safetensors.SafetensorError) as error:
+        raise ValueError(f"{path}: is not the sample of an estimator: {error}") from None
+    if any(one.ndim != 2 for one in found):
+        raise ValueError(f"{path}: must hold series (time, channels)")
+    return found
 
 
 def _weights(folder: Path) -> str:

@@ -76,17 +76,18 @@ def fits(parameters: int, buffer: int, ram: int, flash: int) -> bool:
 
 
 def find_chip(name: str) -> Chip:
-    """The chip of that name, or the only one whose name begins so; case, spaces and dashes do not matter."""
+    """The chip of that name, or the only one of a family, as STM32N6; case, spaces and dashes do not matter."""
     wanted = _plain(name)
     for chip in CHIPS:
         if _plain(chip.name) == wanted:
             return chip
     begins = [chip for chip in CHIPS if wanted and _plain(chip.name).startswith(wanted)]
-    if len(begins) == 1:
+    if len(begins) == 1 and _plain(begins[0].name).removeprefix(wanted).isdigit():  # an ESP32 is no ESP32-S3
         return begins[0]
     names = {_plain(chip.name): chip.name for chip in CHIPS}
     near = [chip.name for chip in begins] or [names[key] for key in difflib.get_close_matches(wanted, names, 1, 0.0)]
-    raise ValueError(f"there is no chip {name!r}; did you mean {' or '.join(map(repr, near))}?")
+    every = ", ".join(chip.name for chip in CHIPS)
+    raise ValueError(f"there is no chip {name!r}; did you mean {' or '.join(map(repr, near))}? There are: {every}")
 
 
 def _plain(name: str) -> str:

@@ -20,11 +20,15 @@ from mgrade.nn.config import ModelConfig
 from mgrade.nn.model import Model
 
 FORMAT, VERSION = "mgrade-model", 1
+DESCRIPTION = "config.json"
+WEIGHTS = "model-" + "[0-9a-f]" * 16 + ".safetensors"
+"""The names of weights files, as a pattern that leaves out other libraries' `model-00001-of-00002.safetensors`."""
 
 
 def save(model: Model, folder: str | Path) -> None:
-    """Writes `model` to `folder`, which is made if need be."""
+    """Writes `model` to `folder`, which is made if need be; one with another library's model in it is refused."""
     folder = Path(folder)
+    check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     data = safetensors.torch.save(tensors)
@@ -38,20 +42,33 @@ def save(model: Model, folder: str | Path) -> None:
         "sha256": digest,
         "model": model.config.to_dict(),
     }
-    replace(folder / "config.json", (json.dumps(description, indent=2) + "\n").encode())
-    for other in folder.glob("model-*.safetensors"):
+    replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+    for other in folder.glob(WEIGHTS):
         if other.name != weights:
             other.unlink(missing_ok=True)
+
+
+def check_folder(folder: Path, *others: str) -> None:
+    """Refuses a folder whose files a saved model would replace without being one: its description, and `others`."""
+    path = folder / DESCRIPTION
+    try:
+        read_description(path, FORMAT, VERSION)
+    except ValueError:
+        for name in (DESCRIPTION, *others):
+            if (folder / name).exists():
+                raise ValueError(
+                    f"{folder}: has a {name} that is not of a saved model: choose another folder"
+                ) from None
 
 
 def load(folder: str | Path) -> Model:
     """The model saved in `folder`, on the CPU; a damaged or altered one is refused with a ValueError."""
     folder = Path(folder)
-    description = _description(folder / "config.json")
+    description = _description(folder / DESCRIPTION)
     try:
         config = ModelConfig.from_dict(description["model"])
     except ValueError as error:
-        raise ValueError(f"{folder / 'config.json'}: {error}") from None
+        raise ValueError(f"{folder / DESCRIPTION}: {error}") from None
     path = folder / description["weights"]
     try:
         data = path.read_bytes()
@@ -63,8 +80,11 @@ def load(folder: str | Path) -> Model:
         tensors = safetensors.torch.load(data)
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path}: is not a safetensors file: {error}") from None
+    if config.depth > len(tensors):
+        raise ValueError(f"{path}: must have tensors for {config.depth} layers, has {len(tensors)} in all")
+    with torch.device("meta"):  # a description may ask for any amount of memory
+        _check_tensors(path, Model(config), tensors)
     model = Model(config)
-    _check_tensors(path, model, tensors)
     model.load_state_dict(tensors, assign=True)
     return model
 

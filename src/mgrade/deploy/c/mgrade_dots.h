@@ -4,8 +4,13 @@
 #ifndef MGRADE_DOTS_H
 #define MGRADE_DOTS_H
 
+#include <limits.h>
 #include <stdint.h>
 #include <string.h>
+
+#if INT_MAX < 2147483647
+#error "mgrade needs an int of 32 bits"
+#endif
 
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && !defined(MGRADE_PLAIN)
 #include <arm_acle.h>

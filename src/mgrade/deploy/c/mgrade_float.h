@@ -5,8 +5,13 @@
 #ifndef MGRADE_FLOAT_H
 #define MGRADE_FLOAT_H
 
+#include <limits.h>
 #include <stdint.h>
 #include <string.h>
+
+#if INT_MAX < 2147483647
+#error "mgrade needs an int of 32 bits"
+#endif
 
 #if defined(__GNUC__)
 #define MG_UNUSED __attribute__((unused))

@@ -70,12 +70,32 @@ INTEGER = {
 
 # Names whose header or source would stand in the place of another: a library's folder comes before those of C.
 TAKEN = (
-    *("arduino", "arm_acle", "arm_mve", "main", "assert", "complex", "ctype", "errno", "fenv", "float", "inttypes"),
+    *(
+        "arduino",
+        "arm_acle",
+        "arm_mve",
+        "immintrin",
+        "wasm_simd128",
+        "main",
+        "assert",
+        "complex",
+        "ctype",
+        "errno",
+        "fenv",
+        "float",
+        "inttypes",
+    ),
     *("iso646", "limits", "locale", "math", "setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio"),
     *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
 )
 # Of a float program's outputs, as a share of the largest (or of 1): compilers and machines may sum in other orders.
 TOLERANCE = 1e-4
+
+
+# What a header says of a stream whose outputs are pooled.
+POOLED = """
+ * Outputs are about all samples since then: where a stream never stops, begin it anew every so many samples, as many as
+ * the sequences had that the model learned from, and take the outputs after the last of them."""
 
 
 def check_name(name: str) -> str:
@@ -95,13 +115,18 @@ def runtime(program: Program) -> tuple[str, ...]:
 
 
 def print_c(
-    program: Program, name: str = "model", test: npt.NDArray[Any] | None = None, panel: int = 64
+    program: Program,
+    name: str = "model",
+    test: npt.NDArray[Any] | None = None,
+    panel: int = 64,
+    labels: tuple[str, ...] = (),
 ) -> dict[str, str]:
     """The files of an export, by name. `test` (time, inputs) or (time): inputs of the test vector.
 
     `panel`: how many outputs of a float matrix lie side by side in memory; as many as a machine sums in registers.
+    `labels`: what the outputs are called.
     """
-    printed = _Printed(program, check_name(name), panel)
+    printed = _Printed(program, check_name(name), panel, labels)
     table = "\n".join("    " + ", ".join(map(str, SIGMOID[i : i + 12])) + "," for i in range(0, len(SIGMOID), 12))
     files = {
         f"{name}.h": printed.fill("model.h.in"),
@@ -118,8 +143,8 @@ def print_c(
 class _Printed:
     """The parts that the templates ask for."""
 
-    def __init__(self, program: Program, name: str, panel: int):
-        self.program, self.name, self.panel = program, name, panel
+    def __init__(self, program: Program, name: str, panel: int, labels: tuple[str, ...]):
+        self.program, self.name, self.panel, self.labels = program, name, panel, labels
         self.arrays: dict[bytes, tuple[str, npt.NDArray[Any]]] = {}
         self.slots = Slots(program)
         value = TYPES[program.precision]
@@ -141,6 +166,7 @@ class _Printed:
             "INPUT_NOTE": f"a token id, 0 to {program.inputs - 1}" if program.tokens else "channels",
             "OUTPUT_NOTE": "channels",
             "CONSTANTS": self._constants(),
+            "SINCE": POOLED if pooled else "",
             "FIELDS": "\n".join(fields) or "    uint8_t nothing;",
             "SIZES": f"MG_BITS {8 * np.dtype(program.precision).itemsize}" if program.integer else f"MG_PANEL {panel}",
             "RUNTIME": runtime(program)[0],
@@ -154,15 +180,21 @@ class _Printed:
         return re.sub(r"@([A-Z_]+)@", lambda match: self.parts[match[1]], text)
 
     def _constants(self) -> str:
-        if not self.program.integer:
-            return ""
-        upper, exponents = self.name.upper(), self.program.exponents
-        lines = [f"#define {upper}_OUTPUT_BITS {exponents[-1]} /* fraction bits: output / 2^bits is the real value */"]
-        if not self.program.tokens:
-            lines.insert(
-                0, f"#define {upper}_INPUT_BITS {exponents[0]} /* fraction bits: input = round(real * 2^bits) */"
-            )
-        return "\n".join(lines) + "\n"
+        upper, exponents, lines = self.name.upper(), self.program.exponents, []
+        if self.program.integer and not self.program.tokens:
+            lines += [
+                f"#define {upper}_INPUT_BITS {exponents[0]} /* fraction bits: input = round(real * 2^bits), */",
+                f"#define {upper}_INPUT_SCALE {_power(exponents[0])} /* which is round(real * scale) */",
+            ]
+        if self.program.integer:
+            lines += [
+                f"#define {upper}_OUTPUT_BITS {exponents[-1]} /* fraction bits: output / 2^bits is the real value */",
+                f"#define {upper}_OUTPUT_SCALE {_power(exponents[-1])} /* and so is output / scale */",
+            ]
+        if self.labels:
+            names = ", ".join(map(_quoted, self.labels))
+            lines.append(f"#define {upper}_LABELS {{{names}}} /* what the outputs are called */")
+        return "".join(f"{line}\n" for line in lines)
 
     def _fields(self) -> list[str]:
         lines = []
@@ -266,6 +298,18 @@ def _scales(program: Program, index: int) -> dict[str, Any]:
         kept = program.state(index)[0].dtype
         fields["wide"] = "" if kept == program.precision else {"int16": "_middle", "int32": "_wide"}[kept]
     return fields
+
+
+def _power(bits: int) -> str:
+    """2**bits as a float constant, exactly."""
+    text = f"{2.0**bits:.17g}"
+    return text + ("f" if any(c in text for c in ".e") else ".0f")
+
+
+def _quoted(text: str) -> str:
+    """A string of C: all that is not plain ASCII, or could end the string or begin a trigraph, as octal bytes."""
+    plain = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode())
+    return f'"{plain}"'
 
 
 def _panels(array: npt.NDArray[Any], rows: int) -> list[npt.NDArray[Any]]:
