@@ -137,6 +137,15 @@ def test_a_bad_target_is_named(fitted, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+def test_onnx_is_float32_unless_told_otherwise(tmp_path):
+    pytest.importorskip("onnx")
+    X, y = [np.sin(np.arange(30.0) * (1 + i % 2))[None] for i in range(6)], ["a", "b"] * 3
+    classifier = StreamClassifier(dim=4, depth=1, epochs=1).fit(X, y)
+    assert classifier.export("onnx", tmp_path / "words")["precision"] == "float32"
+    with pytest.raises(ValueError, match="ONNX export is float32"):
+        classifier.export("onnx", tmp_path / "other", precision="int8")
+
+
 def test_an_export_says_what_its_outputs_are_called(tmp_path):
     X, y = [np.sin(np.arange(30.0) * (1 + i % 2))[None] for i in range(6)], ["a" * 200, "b"] * 3
     StreamClassifier(dim=4, depth=1, epochs=1).fit(X, y).export("c", tmp_path / "words")

@@ -108,11 +108,12 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """Writes the folder `path`: a program in `c`, `arduino`, `onnx` or `wasm` that takes raw samples.
 
-        int8 finds its ranges on the training series kept in `sample_`. `name` is what the program is called in C.
+        int8 finds its ranges on the training series kept in `sample_`; `onnx` is float32, whatever `precision` the
+        estimator has. `name` is what the program is called in C.
         Returns what there is to say about it, `export.json`, and `deviation`: how far outputs on `sample_` are from the
         model's, as a share of their spread. A warning says when that is much.
         """
-        program = self.program(precision)
+        program = self.program(precision or ("float32" if to == "onnx" else None))
         deviation = programs.deviation(program, self.model_, self._sample_steps())
         if deviation > MOST_DEVIATION:
             warnings.warn(
