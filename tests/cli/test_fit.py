@@ -3,8 +3,12 @@
 import csv
 import json
 import shutil
+import statistics
 import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mgrade.cli import main
@@ -13,6 +17,10 @@ from mgrade.deploy import chip, read_export
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 from estimator.waves import waves
 from mgrade import StreamClassifier
+from mgrade.cli.fit import _rate
+from mgrade.estimator.fitting import Fitted, check_output
+from mgrade.estimator.fitting import fit as train
+from mgrade.estimator.recordings import Recordings
 
 
 @pytest.fixture
@@ -38,9 +46,17 @@ OPTIONS = ("--label", "kind", "--sequence", "wave", "--epochs", "30", "--budget"
 
 
 def test_recordings_become_a_judged_program(capsys, recordings, tmp_path):
-    status, out, _ = call(capsys, recordings, *OPTIONS, "--chip", "STM32F446", "--json")
+    status, out, err = call(capsys, recordings, *OPTIONS, "--chip", "STM32F446", "--json")
     facts = json.loads(out)
     assert status == 0
+    lengths = [one.shape[1] for one in waves()[0]]
+    assert facts["recordings"] == {
+        "count": 36,
+        "shortest": min(lengths),
+        "median": statistics.median(lengths),
+        "longest": max(lengths),
+    }
+    assert err.startswith(f"mgrade: 36 recordings of {min(lengths)} to {max(lengths)} samples, median ")
     assert facts["channels"] == ["left", "right"]
     assert facts["trained_on"] + facts["held_out"] == 36
     assert facts["right"]["program"] > 0.7
@@ -62,12 +78,13 @@ def test_what_is_printed_has_every_label_and_the_chip(capsys, recordings):
         pytest.skip(missing)
     status, out, _ = call(capsys, recordings, *OPTIONS, "--chip", "nRF52840", "--verify")
     assert status == 0
-    lines = {line.split("  ")[0].strip() or line.split()[0]: line for line in out.splitlines()}
+    lines = {line.split("  ")[0].strip() or line.split()[0]: line.rstrip() for line in out.splitlines()}
     for label in ("rising", "slow", "swift"):
         assert " of 3" in lines[label]
+        assert lines[label].endswith(", too few to judge by")
     assert "of its RAM" in lines["on nRF52840"]
     assert "every output equal" in lines["on cortex-m4"]
-    assert "steps a second" in lines["a step"]
+    assert lines["a step"].endswith("steps a second")
 
 
 def test_a_program_too_large_for_its_chip_says_so(capsys, recordings, monkeypatch):
@@ -78,7 +95,7 @@ def test_a_program_too_large_for_its_chip_says_so(capsys, recordings, monkeypatc
     status, out, err = call(capsys, recordings, *OPTIONS, "--epochs", "1", "--chip", "tiny")
     assert status == 1
     assert "DOES NOT FIT" in out
-    assert err == "mgrade: the program does not fit Tiny: give a smaller --budget than 8192 bytes\n"
+    assert err.endswith("mgrade: the program does not fit Tiny: give a smaller --budget than 8192 bytes\n")
 
 
 def test_a_chip_without_a_budget_leaves_half_of_its_memory():
@@ -100,18 +117,122 @@ def test_a_chip_without_a_budget_leaves_half_of_its_memory():
         (("waves.csv", "--label", "kind", "--verify"), "--verify needs --chip"),
         (("waves.csv", "--label", "kind", "--to", "cobol"), "to must be one of c, arduino, onnx, wasm, got 'cobol'"),
         (("waves.csv", "--label", "kind", "--chip", "RP2040", "--verify"), "cortex-m0+"),
-        ((*("waves.csv", *OPTIONS), "--frame", "99"), "frame must be at most"),
-        ((*("waves.csv", *OPTIONS), "--frame", "0"), "frame must be a whole number of at least 1, got 0"),
-        ((*("waves.csv", *OPTIONS), "--test", "0"), "share must lie between 0 and 1, got 0"),
-        ((*("waves.csv", *OPTIONS), "--budget", "9"), "budget must be at least"),
+        (("waves.csv", *OPTIONS, "--frame", "99"), "frame must be at most 18, the samples of the shortest recording, "),
+        (("waves.csv", *OPTIONS, "--frame", "0"), "frame must be a whole number of at least 1, got 0"),
+        (("waves.csv", *OPTIONS, "--window", "99"), "window must be at most "),
+        (("waves.csv", *OPTIONS, "--test", "0"), "--test must lie between 0 and 1, as 0.25 does, got 0"),
+        (("waves.csv", *OPTIONS, "--test", "25"), "--test must lie between 0 and 1, as 0.25 does, got 25"),
+        (("waves.csv", *OPTIONS, "--seed", "-1"), "--seed must be at least 0 and below 2^32, got -1"),
+        (("waves.csv", *OPTIONS, "--epochs", "0"), "epochs must be a whole number of at least 1, got 0"),
+        (("waves.csv", *OPTIONS, "--budget", "none"), "budget must be a number of bytes"),
+        (("waves.csv", *OPTIONS, "--to", "onnx"), "--to onnx needs --precision float32"),
+        (("waves.csv", *OPTIONS, "--precision", "int4"), "precision must be one of float32, int8, got 'int4'"),
+        (("waves.csv", *OPTIONS, "--out", "waves.csv"), "--out must be a folder that can be written, got "),
+        (("waves.csv", *OPTIONS, "--out", "waves.csv/under"), "--out must be a folder that can be written, got "),
+        (("waves.csv", *OPTIONS, "--out", "mine"), "mine/c: has a notes.txt already and is no export"),
+        (("waves.csv", *OPTIONS, "--out", "other"), "other/model: has a config.json that is not of a saved model"),
+        (("long.csv",), "labels must have at most 80 characters, got 81 in 'aaaaaaaaaaaaaaaaaaaa'"),
+        (("one.csv",), "recordings must have at least 2 labels, got 'up' alone"),
+        (
+            ("mixed.csv",),
+            "recordings must have a median of at least 5 samples, got 40 recordings of 1 to 1, median 1: --sequence"
+            " must name the column that tells them apart; it may be 'id'",
+        ),
     ],
 )
-def test_a_mistake_is_one_line(capsys, recordings, arguments, message):
+def test_a_mistake_is_one_line_before_any_training(capsys, recordings, monkeypatch, arguments, message):
+    monkeypatch.setattr(StreamClassifier, "fit", None)
+    Path("mine/c").mkdir(parents=True)
+    Path("mine/c/notes.txt").touch()
+    Path("other/model").mkdir(parents=True)
+    Path("other/model/config.json").write_text("{}")
+    Path("long.csv").write_text("label,x\n" + "a" * 81 + ",1\nb,1\n")
+    Path("one.csv").write_text("label,x\n" + "up,1\n" * 9)
+    Path("mixed.csv").write_text("id,label,x\n" + "".join(f"{t % 2},{'ab'[t % 2]},{t}.5\n" for t in range(40)))
     status, out, err = call(capsys, *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("mgrade: ")
     assert err.count("\n") == 1
     assert message in err
+
+
+def test_a_missing_package_and_a_name_that_is_taken_are_refused(capsys, recordings, monkeypatch):
+    monkeypatch.setattr(StreamClassifier, "fit", None)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    status, _, err = call(capsys, recordings, *OPTIONS, "--to", "onnx", "--precision", "float32")
+    assert (status, err) == (2, "mgrade: --to onnx needs the package onnx: pip install 'mgrade[onnx]'\n")
+    check_output(Path("fine"), "wasm")
+    check_output(Path("export"), "c")
+    with pytest.raises(ValueError, match="--out must not be 'export': the program is called that"):
+        check_output(Path("export"), "wasm")
+
+
+def test_a_budget_that_is_too_small_is_named(capsys, recordings):
+    status, out, err = call(capsys, recordings, *OPTIONS, "--budget", "9")
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1].startswith("mgrade: budget must be at least ")
+
+
+def test_what_looks_like_a_mistake_is_said(capsys, recordings):
+    lines = Path(recordings).read_text().splitlines()
+    stamped = [f"{line},{'time' if not i else i * 20}" for i, line in enumerate(lines)]
+    Path("stamped.csv").write_text("\n".join(stamped).replace("0,rising", "0,Rising") + "\n")
+    brief = (*OPTIONS, "--epochs", "1", "--json")
+    _, _, err = call(capsys, recordings, *brief)
+    assert "grows" not in err
+    assert "case" not in err
+    status, out, err = call(capsys, "stamped.csv", *brief)
+    assert status == 0
+    assert json.loads(out)["channels"] == ["left", "right", "time"]
+    assert "mgrade: labels 'Rising' and 'rising' differ only in case: write them alike if they are one\n" in err
+    assert [line for line in err.splitlines() if "--channels" in line] == [
+        "mgrade: column 'time' only grows in every recording, as a time stamp does: if it is none of the sensor's,"
+        " leave it out by naming the others with --channels"
+    ]
+
+
+def test_pieces_are_called_pieces_and_judged_by_their_recordings(capsys, recordings):
+    _, out, err = call(capsys, recordings, *OPTIONS, "--epochs", "1", "--window", "6")
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert " pieces of 6 samples, " in next(line for line in lines if line.startswith("trained on"))
+    assert next(line for line in lines if line.startswith("right")).endswith(" pieces of 6 samples")
+    assert next(line for line in lines if "slow  " in line).endswith(", of 3 recordings, too few to judge by")
+    assert "mgrade: 36 recordings of 18 to " in err
+
+
+def test_a_program_worse_than_its_classifier_says_so():
+    series, labels = waves(count=30)
+    held = Recordings(series, labels, np.arange(30).astype(str), ("left", "right"))
+    wrong = labels.copy()
+    wrong[0] = "swift"
+    classifier = StreamClassifier()
+    assert Fitted(classifier, None, held, labels, wrong, 1.0).shortfall() == (
+        "the int8 program is right on 96.7%, the classifier itself on 100.0%: bring channels to similar units, or take"
+        " --precision float32"
+    )
+    assert Fitted(classifier, None, held, wrong, wrong, 1.0).shortfall() is None
+    assert Fitted(classifier, None, held, wrong, labels, 1.0).shortfall() is None
+
+
+def test_a_rate_is_in_samples_as_well():
+    assert _rate(1000.0, 1) == ", at most 1,000 steps a second"
+    assert _rate(1000.0, 4) == ", at most 1,000 steps a second, 4,000 samples"
+    assert _rate(None, 4) == ""
+
+
+def test_every_epoch_is_told_and_none_printed(capsys):
+    series, labels = waves(count=12)
+    known = Recordings(series, labels, np.arange(12).astype(str), ("left", "right"))
+    told = []
+    found = train(known, known, 8192, 1, told.append, epochs=3, random_state=0)
+    assert [line.partition(":")[0] for line in told] == [f"epoch {n} of 3" for n in (1, 2, 3)]
+    assert capsys.readouterr().out == ""
+    assert found.classifier.verbose == 0
+
+
+def test_a_folder_of_an_earlier_fit_is_written_again(capsys, recordings):
+    brief = (*OPTIONS, "--epochs", "1", "--json")
+    assert [call(capsys, recordings, *brief)[0] for _ in range(2)] == [0, 0]
 
 
 def test_a_step_can_take_several_samples(capsys, recordings, tmp_path):

@@ -18,6 +18,8 @@ from mgrade.cli import app, main
 from mgrade.deploy import chip, wasm
 from mgrade.footprint import find_chip
 
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+
 
 def run(line, short=()):
     """Runs one line in the current folder; what it printed, or None where a tool it needs is not here."""
@@ -32,9 +34,17 @@ def run(line, short=()):
         assert (ROOT / words[1]).is_file(), line
     elif words[0] == "python" and Path(words[1]).is_file():
         exec(compile(Path(words[1]).read_text("utf-8"), words[1], "exec"), {"__name__": "__main__"})
+    elif words[0] == ".":
+        (environment,) = re.findall(r"^VENV := (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.M)
+        assert words[1:] == [f"{environment}/bin/activate"], line
+    elif words[0] == "arm-none-eabi-gcc":
+        if missing := chip.available("cortex-m4", "gcc"):
+            print("not run:", missing)
+            return None
+        subprocess.run([*words, *WARNINGS], check=True)
     elif words[0] == "cc":
         if shutil.which("cc"):
-            subprocess.run([*words, "-Wall", "-Wextra", "-Wpedantic", "-Werror"], check=True)
+            subprocess.run([*words, *WARNINGS], check=True)
     elif words[0].startswith("./") or "| ./" in line:
         if shutil.which("cc") is None:
             return None

@@ -5,10 +5,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from docs import shell
 from docs.pages import PAGES, ROOT, blocks
+from mgrade.deploy import chip
 from mgrade.train import launch, load_recipe
 from small import SETTINGS
 
@@ -44,12 +46,21 @@ def as_shown(out):
     return any(headings(block.text) == headings(out) for block in blocks(SENSOR) if block.language == "text")
 
 
+def as_worn(out):
+    """Whether every window of the tutorial's stream has an answer, mostly right where one activity fills it."""
+    rows = [line.split(",")[1] for line in Path("sensor.csv").read_text().splitlines()[1:]]
+    windows = [set(rows[begin : begin + 50]) for begin in range(0, len(rows) - 49, 50)]
+    right = [said in true for said, true in zip(out.split(), windows, strict=True) if len(true) == 1]
+    return len(right) > 10 and sum(right) > 0.8 * len(right)
+
+
 # What some commands must print; others need only succeed.
 ANSWERS = {
     (SENSOR, FIT): as_shown,
     ("docs/deploy.md", "./example"): lambda out: len(out.split()) == 4,
     ("docs/deploy.md", "mgrade stream my-c < samples.csv"): lambda out: len(out.splitlines()) == 200,
     (SENSOR, 'grep "^2," sensor.csv | cut -d, -f3- | ./example'): lambda out: out == "run\n",
+    (SENSOR, "tail -n +2 sensor.csv | cut -d, -f3- | ./watch"): as_worn,
     ("docs/tutorials/reproduce.md", "mgrade reproduce highfreq --show --out try"): lambda out: "1 of 5" in out,
 }
 
@@ -127,3 +138,31 @@ def test_make_targets_that_are_named_exist():
     for page in PAGES:
         for target in re.findall(r"`make (\w+)`", (ROOT / page).read_text("utf-8")):
             assert re.search(rf"^{target}:", makefile, re.M), f"{page}: make {target}"
+
+
+def test_the_tutorial_names_every_core_that_can_be_emulated():
+    text = (ROOT / SENSOR).read_text("utf-8")
+    listed = re.search(r"Cores that can be emulated are (.*?);", text, re.S)[1]
+    assert set(re.findall(r"Cortex-M\d+", listed)) == {name.title() for name in chip.CHIPS}
+
+
+def test_the_tutorials_program_takes_readings_far_from_zero(tmp_path, monkeypatch):
+    """A barometer's pascals, or counts of a load cell: an int8 program reads them in steps of more than one."""
+    if shutil.which("cc") is None:
+        pytest.skip("cc is not installed")
+    monkeypatch.chdir(tmp_path)
+    source = np.random.default_rng(0)
+    lines = ["recording,activity,ax,ay,az"]
+    for number in range(30):
+        label, force = ("still", 0) if number % 2 else ("moving", 9000)
+        swing = 250_000 + force * np.sin(np.arange(40) * 0.5 + number)[:, None] * [1, 2, 3]
+        rows = swing + source.normal(0, 300, (40, 3))
+        lines += [f"{number},{label},{','.join(f'{value:.0f}' for value in row)}" for row in rows]
+    Path("sensor.csv").write_text("\n".join(lines) + "\n")
+    assert shell.run(f"{FIT} --epochs 40 --budget 8KB") is not None
+    header = Path("wearable/c/wearable.h").read_text()
+    assert int(re.search(r"INPUT_BITS (-?\d+)", header)[1]) < 0
+    Path("example.c").write_text(next(block.text for block in blocks(SENSOR) if block.note("file") == "example.c"))
+    shell.run("cc -std=c99 -O2 -Iwearable/c example.c wearable/c/wearable.c -o example")
+    for number, label in ((0, "moving"), (1, "still"), (2, "moving")):
+        assert shell.run(f'grep "^{number}," sensor.csv | cut -d, -f3- | ./example') == f"{label}\n"

@@ -13,7 +13,7 @@ LOG = "time,label,x\n" + "".join(f"{t},{'on' if t // 4 % 2 else 'off'},{t * 10}\
 def csv(tmp_path):
     def write(text):
         path = tmp_path / "sensor.csv"
-        path.write_text(text)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
 
     return write
@@ -30,6 +30,23 @@ def test_without_one_a_change_of_label_does(csv):
     found = read_csv(csv("\ufeff" + LOG), channels=["x"])
     assert found.labels.tolist() == ["off", "on", "off", "on"]
     assert [one[0].tolist() for one in found.series][3] == [120, 130]
+
+
+@pytest.mark.parametrize("separator", [";", "\t", ", ", " ,"], ids=["semicolon", "tab", "blank after", "blank before"])
+def test_other_separators_and_blanks_are_read(csv, separator):
+    found = read_csv(csv(LONG.replace(",", separator)), sequence="id")
+    assert found.channels == ("x", "y")
+    assert (found.labels.tolist(), found.names.tolist()) == (["up", "down"], ["a", "b"])
+
+
+def test_a_comma_goes_before_other_separators(csv):
+    found = read_csv(csv("label,x;y\nup,1\n"))
+    assert found.channels == ("x;y",)
+
+
+def test_a_column_that_is_not_chosen_may_hold_anything(csv):
+    found = read_csv(csv("label,x,note,note\nup,1,a,b\n"), channels=["x"])
+    assert found.series[0].tolist() == [[1]]
 
 
 def test_a_window_cuts_recordings_into_pieces_that_know_where_they_are_from(csv):
@@ -59,10 +76,34 @@ def test_whole_recordings_of_every_label_are_set_aside(csv):
         (LONG + "c,up,,1\n", {"sequence": "id"}, "line 6, column 'x' must be a number, got ''"),
         (LONG + "c,up,nan,1\n", {"sequence": "id"}, "line 6, column 'x' must be a number, got 'nan'"),
         (LONG + "c,up,1\n", {"sequence": "id"}, "line 6 must have 4 columns, got 3"),
-        (LONG + "a,down,1,2\n", {"sequence": "id"}, "recording 'a' must have one label, got 'up' and 'down'"),
+        (LONG + "a,down,1,2\n", {"sequence": "id"}, "line 6: recording 'a' must have one label, got 'up' and 'down'"),
+        (LONG + "c,,1,2\n", {"sequence": "id"}, "line 6, column 'label' must not be empty"),
+        (LONG + " ,up,1,2\n", {"sequence": "id"}, "line 6, column 'id' must not be empty"),
+        (LONG + "c,up,1e39,1\n", {"sequence": "id"}, r"line 6, column 'x' must be within 3.4e\+38 of 0, got '1e39'"),
+        (LONG + "c,up,1_0,1\n", {"sequence": "id"}, "line 6, column 'x' must be a number, got '1_0'"),
+        (LONG + '"c\nd",up,1,1\n\nc,up,?,1\n', {"sequence": "id"}, "line 9, column 'x' must be a number"),
+        pytest.param(
+            LONG + f"c,up,{'1' * 140_000},1\n",
+            {"sequence": "id"},
+            "line 6 is not CSV: field larger than",
+            id="a field too long",
+        ),
+        pytest.param(LONG + "c,u\0p,1,1\n", {"sequence": "id"}, "line 6 is not CSV: line contains NUL", id="NUL"),
+        pytest.param(
+            "label,x\nschön,1\n".encode("latin-1"),
+            {},
+            "sensor.csv: must be text in UTF-8: save it again as",
+            id="latin-1",
+        ),
+        pytest.param(
+            "label,x\nup,1\n".encode("utf-16"), {}, "sensor.csv: must be text in UTF-8: save it again as", id="utf-16"
+        ),
+        ("label,x, x\nup,1,2\n", {}, "column 'x' must be named once, got 2"),
+        ("label,x\n1,1\n", {"channels": ["label", "x"]}, "column 'label' must be the label, the sequence or a channel"),
         ("id,label,x\n", {}, "has no samples"),
         ("label\nup\n", {}, "has no column beside 'label'"),
-        (LONG, {"sequence": "id", "window": 9}, "window must be at most the longest recording, got 9"),
+        (LONG, {"sequence": "id", "window": 9}, "window must be at most 1, the longest recording of 'down', got 9"),
+        (LONG, {"sequence": "id", "window": 2}, "window must be at most 1, the longest recording of 'down', got 2"),
         (LONG, {"sequence": "id", "window": 0}, "window must be at least 1, got 0"),
     ],
 )

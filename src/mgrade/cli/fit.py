@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import statistics
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -16,6 +18,7 @@ from mgrade.cli.deploy import _fail
 
 if TYPE_CHECKING:
     from mgrade.estimator.fitting import Fitted
+    from mgrade.estimator.recordings import Recordings
     from mgrade.footprint import Chip
 
 Text = Optional[str]  # noqa: UP045
@@ -30,7 +33,7 @@ def fit(
     channels: Annotated[Text, typer.Option(help="Columns to learn from, as ax,ay,az. Default: all others.")] = None,
     window: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(help="Cut recordings into pieces of so many samples."),
+        typer.Option(help="Cut recordings into pieces of so many samples, as many as an answer takes."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("fitted"),
     to: Annotated[str, typer.Option("--to", help="c, arduino, onnx or wasm.")] = "c",
@@ -53,22 +56,31 @@ def fit(
     from mgrade.footprint import find_chip
 
     _need_sklearn()
-    from mgrade.estimator.fitting import budget_for, verify_on
+    from mgrade.estimator.fitting import budget_for, check_frame, check_output, doubts, verify_on
     from mgrade.estimator.fitting import fit as train
-    from mgrade.estimator.recordings import read_csv, split
+    from mgrade.estimator.recordings import split
 
     target = None if chip is None else find_chip(chip)
     if verify and target is None:
         raise ValueError("--verify needs --chip: which core to emulate")
+    _check_options(precision, to, test, seed, epochs)
     check_target(to, target.core.lower() if verify and target else None)
-    columns = None if channels is None else [name.strip() for name in channels.split(",")]
-    known = read_csv(recordings, label=label, sequence=sequence, channels=columns, window=window)
-    training, held_out = split(known, test, seed)
+    check_output(out, to)
     limit = budget_for(target, budget)
-    with Console(stderr=True).status(f"training on {len(training.series)} recordings, some seconds to minutes"):
-        found = train(training, held_out, limit, frame, precision=precision, epochs=epochs, random_state=seed)
-    facts: dict[str, Any] = {
-        "channels": known.channels,
+    whole = _read(recordings, label, sequence, channels)
+    known = whole if window is None else whole.cut(window)
+    check_frame(known, frame)
+    training, held_out = split(known, test, seed)
+    facts: dict[str, Any] = {"channels": known.channels, "recordings": _lengths(whole)}
+    unit = "recordings" if window is None else f"pieces of {window} samples"
+    for doubt in doubts(whole):
+        _say(doubt)
+    _say("{count} recordings of {shortest} to {longest} samples, median {median:g}".format(**facts["recordings"]))
+    with Console(stderr=True).status(f"training on {len(training.series)} {unit}") as status:
+        found = train(
+            training, held_out, limit, frame, status.update, precision=precision, epochs=epochs, random_state=seed
+        )
+    facts |= {
         "trained_on": len(training.series),
         "held_out": len(held_out.series),
         "seconds": found.seconds,
@@ -76,6 +88,7 @@ def fit(
         "depth": found.classifier.config_.depth,
         "right": found.right(),
         "confusion": found.confusion(),
+        "judged_on": found.judged_on(),
         "export": found.write(out, to),
     }
     fits = target is None or target.fits(found.program.parameter_bytes, found.program.state_bytes)
@@ -89,11 +102,55 @@ def fit(
     if as_json:
         print(json.dumps(facts, indent=1))
     else:
-        _show(facts, found, target, out, to)
+        _show(facts, found, target, out, to, unit)
+    if lost := found.shortfall():
+        _say(lost)
     if target is not None and not fits:
         _fail(f"the program does not fit {target.name}: give a smaller --budget than {limit} bytes")
     if verify and not facts["verify"]["equal"]:
         _fail(f"the chip and the interpreter differ by {facts['verify']['error']:.2g}")
+
+
+def _read(path: Path, label: str, sequence: str | None, channels: str | None) -> Recordings:
+    """The recordings of a file, whole."""
+    from mgrade.estimator.fitting import check_recordings
+    from mgrade.estimator.recordings import read_csv
+
+    columns = None if channels is None else [name.strip() for name in channels.split(",")]
+    found = read_csv(path, label=label, sequence=sequence, channels=columns)
+    check_recordings(found)
+    return found
+
+
+def _check_options(precision: str, to: str, test: float, seed: int, epochs: int | None) -> None:
+    from mgrade.estimator.base import whole
+    from mgrade.estimator.programs import check_precision
+
+    check_precision(precision)
+    if to == "onnx" and precision != "float32":
+        raise ValueError("--to onnx needs --precision float32")
+    if to == "onnx" and importlib.util.find_spec("onnx") is None:
+        raise ValueError("--to onnx needs the package onnx: pip install 'mgrade[onnx]'")
+    if not 0 < test < 1:
+        raise ValueError(f"--test must lie between 0 and 1, as 0.25 does, got {test:g}")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"--seed must be at least 0 and below 2^32, got {seed}")
+    if epochs is not None:
+        whole("epochs", epochs)
+
+
+def _lengths(recordings: Recordings) -> dict[str, float]:
+    lengths = recordings.lengths
+    return {
+        "count": len(lengths),
+        "shortest": min(lengths),
+        "median": statistics.median(lengths),
+        "longest": max(lengths),
+    }
+
+
+def _say(line: str) -> None:
+    print("mgrade:", line, file=sys.stderr)
 
 
 def _need_sklearn() -> None:
@@ -103,16 +160,15 @@ def _need_sklearn() -> None:
         raise ValueError("fit needs scikit-learn: pip install 'mgrade[sklearn]'") from None
 
 
-def _show(facts: dict[str, Any], found: Fitted, chip: Chip | None, out: Path, to: str) -> None:
+def _show(facts: dict[str, Any], found: Fitted, chip: Chip | None, out: Path, to: str, unit: str) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     layers = f"{facts['depth']} layer{'s' if facts['depth'] > 1 else ''} of {facts['dim']} channels"
     table.add_row("channels", escape(", ".join(facts["channels"])))
-    table.add_row("trained on", f"{facts['trained_on']} recordings, {facts['seconds']:.0f} s: {layers}")
-    table.add_row("right, of others", f"{facts['right']['classifier']:.1%} of {facts['held_out']}")
+    table.add_row("trained on", f"{facts['trained_on']} {unit}, {facts['seconds']:.0f} s: {layers}")
+    table.add_row("right, of others", f"{facts['right']['classifier']:.1%} of {facts['held_out']} {unit}")
     table.add_row(f"as {found.classifier.precision}", f"{facts['right']['program']:.1%}")
     for truth, said in facts["confusion"].items():
-        mistaken = "".join(f", {count} taken for {name}" for name, count in said.items() if name != truth)
-        table.add_row(f"  {escape(truth)}", f"{said.get(truth, 0)} of {sum(said.values())}{escape(mistaken)}")
+        table.add_row(f"  {escape(truth)}", escape(_judged(truth, said, facts["judged_on"][truth])))
     table.add_row("outputs", escape(", ".join(facts["confusion"])))
     stored, kept = facts["export"]["parameter_bytes"], facts["export"]["state_bytes"]
     table.add_row("weights", f"{stored:,} bytes")
@@ -120,12 +176,32 @@ def _show(facts: dict[str, Any], found: Fitted, chip: Chip | None, out: Path, to
     if chip is not None:
         table.add_row(f"on {chip.name}", _room(chip, stored, kept) if facts["fits"] else "DOES NOT FIT")
     if ran := facts.get("verify"):
-        rate = "" if ran["steps_a_second"] is None else f", at most {ran['steps_a_second']:,.0f} steps a second"
         table.add_row(f"on {ran['chip']}", "every output equal" if ran["equal"] else "OUTPUTS DIFFER")
         table.add_row("with its code", f"{ran['flash_bytes']:,} bytes of flash, {ran['ram_bytes']:,} of RAM")
-        table.add_row("a step", f"{ran['instructions']:,} instructions{rate}")
+        table.add_row(
+            "a step", f"{ran['instructions']:,} instructions{_rate(ran['steps_a_second'], found.classifier.frame_)}"
+        )
     table.add_row("written to", escape(f"{out / to}, {out / 'model'}"))
     Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+
+
+def _judged(truth: str, said: dict[str, int], recordings: int) -> str:
+    """How many of a label were right, what the others were taken for, and whether that says anything."""
+    from mgrade.estimator.fitting import FEWEST_JUDGED
+
+    count = sum(said.values())
+    mistaken = "".join(f", {times} taken for {name}" for name, times in said.items() if name != truth)
+    source = "" if recordings == count else f", of {recordings} recording{'s' if recordings > 1 else ''}"
+    few = ", too few to judge by" if recordings < FEWEST_JUDGED else ""
+    return f"{said.get(truth, 0)} of {count}{mistaken}{source if few else ''}{few}"
+
+
+def _rate(steps: float | None, frame: int) -> str:
+    """What a chip's clock allows, in steps and in samples."""
+    if steps is None:
+        return ""
+    samples = "" if frame == 1 else f", {frame * steps:,.0f} samples"
+    return f", at most {steps:,.0f} steps a second{samples}"
 
 
 def _room(chip: Chip, stored: int, kept: int) -> str:

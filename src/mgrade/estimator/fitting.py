@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +16,28 @@ import numpy.typing as npt
 import torch
 
 from mgrade.deploy import Program, verify, write_export
+from mgrade.deploy.about import FILE as ABOUT
+from mgrade.deploy.about import LONGEST
+from mgrade.deploy.export import DESCRIPTION
+from mgrade.deploy.export import check_folder as check_export
 from mgrade.deploy.judge import Streamed
 from mgrade.deploy.source import as_name
-from mgrade.estimator import series
+from mgrade.estimator import series, storage
+from mgrade.estimator.base import whole
 from mgrade.estimator.classifier import StreamClassifier
 from mgrade.estimator.programs import read_budget
 from mgrade.estimator.recordings import Recordings
 from mgrade.footprint import Chip
+from mgrade.nn.storage import check_folder as check_model
 
 # Bytes for parameters and state where neither is said: trains in seconds, and enough for most sensors.
 BUDGET = 32 * 1024
+# Of recordings with a median of fewer samples no movement can be learned: most likely they were told apart wrongly.
+FEWEST_SAMPLES = 5
+# Shares of a label that were found on fewer recordings say little.
+FEWEST_JUDGED = 5
+# A program may be right on so much less than its classifier before it is said.
+MOST_LOST = 0.02
 
 
 @dataclass(frozen=True)
@@ -52,25 +68,123 @@ class Fitted:
             counts[truth] = {str(name): int(count) for name, count in zip(said, times, strict=True)}
         return counts
 
+    def judged_on(self) -> dict[str, int]:
+        """Of each label, how many recordings were held out, whole or in pieces."""
+        held = self.held_out
+        return {str(label): len(np.unique(held.names[held.labels == label])) for label in self.classifier.classes_}
+
+    def shortfall(self) -> str | None:
+        """A line about a program that is right on much less than its classifier; None if it is not."""
+        right = self.right()
+        if right["classifier"] - right["program"] <= MOST_LOST:
+            return None
+        return (
+            f"the {self.classifier.precision} program is right on {right['program']:.1%}, the classifier itself on"
+            f" {right['classifier']:.1%}: bring channels to similar units, or take --precision float32"
+        )
+
     def write(self, folder: Path, to: str) -> dict[str, Any]:
         """The classifier in `folder`/model, the program in `folder`/`to`; what there is to say of the latter."""
-        self.classifier.save(folder / "model")
         name = folder.absolute().name
-        return write_export(self.program, as_name(name), to, folder / to, self.classifier._about())
+        try:
+            self.classifier.save(folder / "model")
+            return write_export(self.program, as_name(name), to, folder / to, self.classifier._about())
+        except OSError as error:
+            raise ValueError(f"{folder}: cannot be written: {error.strerror}") from None
 
 
-def fit(training: Recordings, held_out: Recordings, budget: int, frame: int = 1, **parameters: Any) -> Fitted:
-    """Trains within `budget` bytes and judges; `frame` and `parameters` are those of `StreamClassifier`."""
-    for recordings in (training, held_out):
-        for one, name in zip(recordings.series, recordings.names, strict=True):
-            if one.shape[1] < frame:
-                raise ValueError(f"frame must be at most {one.shape[1]}, the length of recording {name}, got {frame}")
+def fit(
+    training: Recordings,
+    held_out: Recordings,
+    budget: int,
+    frame: int = 1,
+    tell: Callable[[str], Any] = lambda line: None,
+    **parameters: Any,
+) -> Fitted:
+    """Trains within `budget` bytes and judges; `frame` and `parameters` are those of `StreamClassifier`.
+
+    `tell` is called with a line about every epoch.
+    """
     begun = time.monotonic()
-    classifier = StreamClassifier(budget=budget, frame=frame, **parameters).fit(training.series, training.labels)
+    classifier = StreamClassifier(budget=budget, frame=frame, verbose=2, **parameters)
+    with contextlib.redirect_stdout(_Lines(tell)):
+        classifier.fit(training.series, training.labels)
+    classifier.verbose = 0
     seconds = time.monotonic() - begun
     program = classifier.program()
     said = classifier.predict(held_out.series)
     return Fitted(classifier, program, held_out, said, _predict(program, classifier, held_out), seconds)
+
+
+def check_recordings(recordings: Recordings) -> None:
+    """Refuses recordings that no classifier can be learned from, or that were most likely told apart wrongly."""
+    labels = [str(label) for label in np.unique(recordings.labels)]
+    if len(labels) < 2:
+        raise ValueError(f"recordings must have at least 2 labels, got {labels[0]!r} alone")
+    longest = max(labels, key=len)
+    if len(longest) > LONGEST:
+        raise ValueError(f"labels must have at most {LONGEST} characters, got {len(longest)} in {longest[:20]!r}...")
+    lengths = recordings.lengths
+    if (median := np.median(lengths)) < FEWEST_SAMPLES:
+        names = ", ".join(repr(name) for at, name in enumerate(recordings.channels) if _few_values(recordings, at))
+        raise ValueError(
+            f"recordings must have a median of at least {FEWEST_SAMPLES} samples, got {len(lengths)} recordings of"
+            f" {min(lengths)} to {max(lengths)}, median {median:g}: --sequence must name the column that tells them"
+            f" apart{f'; it may be {names}' if names else ''}"
+        )
+
+
+def check_frame(recordings: Recordings, frame: int) -> None:
+    """Refuses a frame that is longer than a recording."""
+    whole("frame", frame)
+    shortest = int(np.argmin(recordings.lengths))
+    if frame > (length := recordings.lengths[shortest]):
+        name = recordings.names[shortest]
+        raise ValueError(f"frame must be at most {length}, the samples of the shortest recording, {name}, got {frame}")
+
+
+def check_output(out: Path, to: str) -> None:
+    """Refuses a folder that cannot be written, or whose files are not those of an earlier fit."""
+    for folder in (out, out / "model", out / to):
+        there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.exists(path))
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise ValueError(f"--out must be a folder that can be written, got {there}")
+    if to == "wasm" and f"{as_name(out.absolute().name)}.json" in (DESCRIPTION, ABOUT):
+        raise ValueError(f"--out must not be {out.name!r}: the program is called that, and has a file of that name")
+    check_model(out / "model", storage.DESCRIPTION, storage.SAMPLE)
+    if (out / to).is_dir():
+        check_export(out / to, sorted(path.name for path in (out / to).iterdir() if not path.name.startswith(".")))
+
+
+def doubts(recordings: Recordings) -> list[str]:
+    """What looks like a mistake in whole recordings but may be none, a line each."""
+    alike: dict[str, list[str]] = {}
+    for label in map(str, np.unique(recordings.labels)):
+        alike.setdefault(label.casefold(), []).append(label)
+    found = [
+        f"labels {' and '.join(map(repr, labels))} differ only in case: write them alike if they are one"
+        for labels in alike.values()
+        if len(labels) > 1
+    ]
+    for place, name in enumerate(recordings.channels):
+        if _only_grows(recordings, place):
+            found.append(
+                f"column {name!r} only grows in every recording, as a time stamp does: if it is none of the sensor's,"
+                " leave it out by naming the others with --channels"
+            )
+    return found
+
+
+def _only_grows(recordings: Recordings, channel: int) -> bool:
+    """Whether a channel nowhere falls within a recording, and ends higher than it begins in each."""
+    rows = [one[channel] for one in recordings.series if one.shape[1] > 1]
+    return bool(rows) and all(bool(row[-1] > row[0] and (np.diff(row) >= 0).all()) for row in rows)
+
+
+def _few_values(recordings: Recordings, channel: int) -> bool:
+    """Whether a channel may be the number of a recording: whole, and often the same."""
+    values = np.concatenate([one[channel] for one in recordings.series])
+    return bool((values == np.rint(values)).all() and 1 < len(np.unique(values)) <= len(values) / FEWEST_SAMPLES)
 
 
 def budget_for(chip: Chip | None, asked: str | None) -> int:
@@ -83,7 +197,7 @@ def budget_for(chip: Chip | None, asked: str | None) -> int:
 
 
 def verify_on(chip: Chip, folder: Path) -> dict[str, Any]:
-    """Runs a C export on the emulated core of `chip`, and says how many steps a second its clock allows."""
+    """Runs a C export on the emulated core of `chip`, and says how many steps a second its clock allows at most."""
     found = verify(folder, chip.core.lower())
     rate = None if chip.mhz is None else chip.mhz * 1e6 / found["instructions"]
     return {**found, "steps_a_second": rate}
@@ -95,3 +209,15 @@ def _predict(program: Program, classifier: StreamClassifier, recordings: Recordi
     values, lengths = series.pad(steps, torch.float32)
     outputs, _ = Streamed(program, classifier.config_)(values, lengths=lengths)
     return classifier.classes_[outputs.argmax(1).numpy()]
+
+
+class _Lines(io.TextIOBase):
+    """A file that hands every line on."""
+
+    def __init__(self, tell: Callable[[str], Any]):
+        self._tell = tell
+
+    def write(self, text: str) -> int:
+        if text.strip():
+            self._tell(text.strip())
+        return len(text)

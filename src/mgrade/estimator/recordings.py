@@ -6,13 +6,19 @@ A column says what each sample is labelled, another which recording it is of; th
 from __future__ import annotations
 
 import csv
+import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
 import numpy as np
 import numpy.typing as npt
+
+SEPARATORS = ",;\t"
+# What single precision holds, in which models compute.
+LARGEST = float(np.finfo(np.float32).max)
 
 
 class Recordings(NamedTuple):
@@ -27,10 +33,31 @@ class Recordings(NamedTuple):
     channels: tuple[str, ...]
     """Names of the columns they come from."""
 
+    @property
+    def lengths(self) -> list[int]:
+        """Samples of each."""
+        return [one.shape[1] for one in self.series]
+
     def chosen(self, wanted: npt.NDArray[np.bool_]) -> Recordings:
         """Those for which `wanted` is true."""
         series = [one for one, want in zip(self.series, wanted, strict=True) if want]
         return Recordings(series, self.labels[wanted], self.names[wanted], self.channels)
+
+    def cut(self, window: int) -> Recordings:
+        """Pieces of `window` samples; what is left at an end is dropped."""
+        if window < 1:
+            raise ValueError(f"window must be at least 1, got {window}")
+        for label in map(str, np.unique(self.labels)):
+            longest = max(self.chosen(self.labels == label).lengths)
+            if window > longest:
+                raise ValueError(f"window must be at most {longest}, the longest recording of {label!r}, got {window}")
+        counts = [length // window for length in self.lengths]
+        pieces = [
+            one[:, begin * window : (begin + 1) * window]
+            for one, count in zip(self.series, counts, strict=True)
+            for begin in range(count)
+        ]
+        return Recordings(pieces, np.repeat(self.labels, counts), np.repeat(self.names, counts), self.channels)
 
 
 def read_csv(
@@ -41,32 +68,31 @@ def read_csv(
     channels: Sequence[str] | None = None,
     window: int | None = None,
 ) -> Recordings:
-    """Reads a CSV file whose first line names its columns.
+    """Reads a CSV file whose first line names its columns; commas, semicolons or tabs stand between them.
 
     label: the column of labels. sequence: the column that tells recordings apart; without one, a new recording begins
-    where the label changes. channels: the columns to learn from; without them, all others.
+    where the label changes. The lines of several recordings may be mixed, as a logger of many sensors writes them:
+    those with one name are one recording, in the order of the file.
+    channels: the columns to learn from; without them, all others.
     window: cuts recordings into pieces of so many samples; what is left at an end is dropped.
     """
-    if window is not None and window < 1:
-        raise ValueError(f"window must be at least 1, got {window}")
     labels: dict[str, str] = {}
     samples: dict[str, list[list[float]]] = {}
     with _opened(Path(path)) as file:
-        lines = csv.reader(file)
-        header = next(lines, [])
+        lines = _lines(path, file)
+        _, header = next(lines, (1, []))
         columns = _columns(path, header, label, sequence, channels)
-        for name, tag, sample in _samples(path, lines, header, label, sequence, columns):
+        for number, name, tag, sample in _samples(path, lines, header, label, sequence, columns):
             if labels.setdefault(name, tag) != tag:
-                raise ValueError(f"{path}: recording {name!r} must have one {label}, got {labels[name]!r} and {tag!r}")
+                raise ValueError(
+                    f"{path}: line {number}: recording {name!r} must have one {label}, got {labels[name]!r} and {tag!r}"
+                )
             samples.setdefault(name, []).append(sample)
     if not samples:
         raise ValueError(f"{path}: has no samples")
-    found = {name: np.array(rows).T for name, rows in samples.items()}
-    pieces = [(name, piece) for name, whole in found.items() for piece in _pieces(whole, window)]
-    if not pieces:
-        raise ValueError(f"{path}: window must be at most the longest recording, got {window}")
-    names = [name for name, _ in pieces]
-    return Recordings([one for _, one in pieces], np.array([labels[n] for n in names]), np.array(names), columns)
+    series = [np.array(rows).T for rows in samples.values()]
+    found = Recordings(series, np.array([labels[name] for name in samples]), np.array(list(samples)), columns)
+    return found if window is None else found.cut(window)
 
 
 def split(recordings: Recordings, share: float, seed: int = 0) -> tuple[Recordings, Recordings]:
@@ -92,53 +118,84 @@ def _opened(path: Path) -> TextIO:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
 
 
+def _lines(path: str | Path, file: TextIO) -> Iterator[tuple[int, list[str]]]:
+    """Every line that is not empty, with its number: fields without blanks around them."""
+    number = 1
+    try:
+        first = file.readline()
+        reader = csv.reader(itertools.chain([first], file), delimiter=_separator(first))
+        for fields in reader:
+            number = reader.line_num
+            if any("\0" in field for field in fields):
+                raise csv.Error("line contains NUL")
+            if fields:
+                yield number, [field.strip() for field in fields]
+            number += 1
+    except csv.Error as error:
+        raise ValueError(f"{path}: line {number} is not CSV: {error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: must be text in UTF-8: save it again as 'CSV UTF-8'") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _separator(first: str) -> str:
+    """A comma, or where that makes one column of the first line, the sign that makes several."""
+    several = (sign for sign in SEPARATORS if len(next(csv.reader([first], delimiter=sign), [])) > 1)
+    return next(several, ",")
+
+
 def _columns(
     path: str | Path, header: list[str], label: str, sequence: str | None, channels: Sequence[str] | None
 ) -> tuple[str, ...]:
     """The channels, after a look at the names in the first line."""
-    for name in (label, *([] if sequence is None else [sequence]), *(channels or ())):
+    named = [label, *([] if sequence is None else [sequence])]
+    found = tuple(name for name in header if name not in named) if channels is None else tuple(channels)
+    for name, times in Counter((*named, *found)).items():
         if name not in header:
             raise ValueError(f"{path}: has no column {name!r}; its first line names {', '.join(header) or 'none'}")
-    found = tuple(channels) if channels else tuple(name for name in header if name not in (label, sequence))
+        if header.count(name) > 1:
+            raise ValueError(f"{path}: column {name!r} must be named once, got {header.count(name)}")
+        if times > 1:
+            raise ValueError(
+                f"column {name!r} must be the label, the sequence or a channel, once; got it {times} times"
+            )
     if not found:
-        raise ValueError(f"{path}: has no column beside {label!r}")
+        raise ValueError(f"{path}: has no column beside {' and '.join(map(repr, named))}")
     return found
 
 
 def _samples(
     path: str | Path,
-    lines: Iterator[list[str]],
+    lines: Iterator[tuple[int, list[str]]],
     header: list[str],
     label: str,
     sequence: str | None,
     columns: tuple[str, ...],
-) -> Iterator[tuple[str, str, list[float]]]:
-    """Recording, label and values of every line."""
-    places = [header.index(name) for name in columns]
-    tagged, before, count = header.index(label), None, 0
-    for number, line in enumerate(lines, 2):
-        if not line:
-            continue
-        if len(line) != len(header):
-            raise ValueError(f"{path}: line {number} must have {len(header)} columns, got {len(line)}")
-        tag = line[tagged]
+) -> Iterator[tuple[int, str, str, list[float]]]:
+    """Number, recording, label and values of every line."""
+    before, count = "", 0
+    for number, fields in lines:
+        if len(fields) != len(header):
+            raise ValueError(f"{path}: line {number} must have {len(header)} columns, got {len(fields)}")
+        line = dict(zip(header, fields, strict=True))
+        for name in (label, sequence):
+            if name is not None and not line[name]:
+                raise ValueError(f"{path}: line {number}, column {name!r} must not be empty")
+        tag = line[label]
         count += tag != before
         before = tag
-        values = [_number(path, number, name, line[place]) for name, place in zip(columns, places, strict=True)]
-        yield str(count) if sequence is None else line[header.index(sequence)], tag, values
+        values = [_number(path, number, name, line[name]) for name in columns]
+        yield number, str(count) if sequence is None else line[sequence], tag, values
 
 
 def _number(path: str | Path, line: int, column: str, text: str) -> float:
     try:
-        value = float(text)
+        value = math.nan if "_" in text else float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
         raise ValueError(f"{path}: line {line}, column {column!r} must be a number, got {text!r}")
+    if abs(value) > LARGEST:
+        raise ValueError(f"{path}: line {line}, column {column!r} must be within {LARGEST:.2g} of 0, got {text!r}")
     return value
-
-
-def _pieces(whole: npt.NDArray[np.float64], window: int | None) -> list[npt.NDArray[np.float64]]:
-    if window is None:
-        return [whole]
-    return [whole[:, begin : begin + window] for begin in range(0, whole.shape[1] - window + 1, window)]
