@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,60 @@ def test_words_say_where_the_figures_come_from():
     assert f"{result['state_bytes']:,} bytes of state" in card.text
     blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", card.text, re.S)]
     assert blocks == [{key: result["recipe"][key] for key in ("task", "train")}, result["recipe"]["model"]]
+
+
+HOSTILE = "a`b``` <script>alert(1)</script>\n# **bold** _it_ | [x](y) \ud800 \x85 & \U0001f600"
+PLAIN = "a`b``` <script>alert(1)</script> # **bold** _it_ | [x](y) & \U0001f600"
+
+
+def hostile_result():
+    result = json.loads((RESULTS / "vowels" / "mgrade" / "seed0.json").read_text())
+    result |= {"experiment": HOSTILE, "model": HOSTILE, "commit": HOSTILE}
+    result |= {"hardware": {"cpu": HOSTILE}, "versions": {"mgrade": HOSTILE, HOSTILE: "1"}}
+    result["metrics"][HOSTILE] = 0.5
+    result["recipe"]["task"]["name"] = HOSTILE
+    result["recipe"]["train"][HOSTILE] = HOSTILE
+    return result
+
+
+def test_text_of_a_result_file_is_text(tmp_path):
+    markdown = pytest.importorskip("markdown_it", reason="markdown-it-py is not installed").MarkdownIt()
+    result = hostile_result()
+    model = Model(ModelConfig.from_dict(result["recipe"]["model"]))
+    (tmp_path / "odd.json").write_text(json.dumps(result))
+    model.save_pretrained(tmp_path / "small", result=tmp_path / "odd.json")
+    written = (tmp_path / "small" / "README.md").read_text("utf-8")
+    card = ModelCard(written)
+    assert PLAIN in card.data.tags
+    assert PLAIN in {one.metric_name for one in card.data.eval_results}
+    assert "<script" not in written
+    blocks = re.findall(r"^```json\n(.*?)^```$", card.text, re.S | re.M)
+    assert json.loads(blocks[0])["train"] == result["recipe"]["train"]
+    shown = markdown.enable("table").render(card.text)
+    parts = {"table", "thead", "tbody", "tr", "th", "td"}
+    assert set(re.findall(r"<(\w+)", shown)) == parts | {"h1", "h2", "p", "ul", "li", "pre", "code", "em"}
+    assert shown.count("<em>") == 1  # the title of the paper
+    expected = escape(PLAIN)
+    assert f"<td>{expected}</td>" in shown
+    for fact in (f"recipe: {expected}/{expected}, seed 0", f"on: {expected}", f"commit: {expected}"):
+        assert f"<li>{fact}</li>" in shown
+    assert f"<li>software: mgrade {expected}, {expected} 1</li>" in shown
+
+
+def test_figures_that_are_not_finite_are_said_but_not_claimed(tmp_path):
+    result = json.loads((RESULTS / "vowels" / "mgrade" / "seed0.json").read_text())
+    result["metrics"] = {"test_accuracy": 0.5, "loss": float("nan"), "worst": float("-inf"), "large": 1e22}
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(result))
+    _, card = card_of(path)
+    assert {one.metric_name: one.metric_value for one in card.data.eval_results} == {
+        "test_accuracy": 0.5,
+        "large": 1e22,
+    }
+    assert "| loss | not finite |" in card.text
+    assert "| worst | not finite |" in card.text
+    path.write_text(json.dumps({**result, "metrics": {"loss": float("nan")}}))
+    assert card_of(path)[1].data.eval_results is None
 
 
 def test_without_a_result_a_card_claims_nothing():

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,8 @@ import pytest
 import torch
 
 from mgrade import Model, ModelConfig
+from mgrade.hub import push
+from mgrade.nn.storage import WEIGHTS
 from mgrade.train import launch
 from small import small
 
@@ -80,11 +83,74 @@ def test_figures_of_another_model_are_refused(model, finished, tmp_path):
     (tmp_path / "half.json").write_text('{"recipe": {}}')
     with pytest.raises(ValueError, match=r"half.json: is not a result file: experiment is missing$"):
         model.save_pretrained(tmp_path, result=tmp_path / "half.json")
-    kept = {"experiment": "a", "model": "b", "seed": 0, "metrics": {}, "minutes": 1, "recipe": {"model": {"dmi": 4}}}
-    (tmp_path / "odd.json").write_text(json.dumps(kept))
-    with pytest.raises(ValueError, match=r"odd.json: is not a result file: recipe: model has no field 'dmi'"):
-        model.save_pretrained(tmp_path, result=tmp_path / "odd.json")
     assert not (tmp_path / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("metrics", None, "metrics must be an object, got None"),
+        ("metrics", [0.5], "metrics must be an object, got [0.5]"),
+        ("metrics.test_accuracy", None, "metrics.test_accuracy must be a number, got None"),
+        ("metrics.test_accuracy", True, "metrics.test_accuracy must be a number, got True"),
+        ("metrics.test_accuracy", 10**400, "metrics.test_accuracy must fit a float, got 1000"),
+        ("metrics.two\nlines", "high", "metrics.two\\nlines must be a number, got 'high'"),
+        ("minutes", float("nan"), "minutes must be a finite number of at least 0, got nan"),
+        ("minutes", "long", "minutes must be a number, got 'long'"),
+        ("seed", "0", "seed must be a whole number, got '0'"),
+        ("experiment", 3, "experiment must be text, got 3"),
+        ("hardware", ["a GPU"], "hardware must be an object, got ['a GPU']"),
+        ("versions", ["0.1"], "versions must be an object, got ['0.1']"),
+        ("recipe", [], "recipe must be an object, got []"),
+        ("recipe.task", None, "recipe.task must be an object, got None"),
+        ("recipe.task", {}, "recipe.task.name is missing"),
+        ("recipe.train", [], "recipe.train must be an object, got []"),
+        ("recipe.model", {"dmi": 4}, "model has no field 'dmi'"),
+    ],
+)
+def test_what_a_card_cannot_be_written_from_is_named_before_anything_is_saved(
+    finished, tmp_path, field, value, message
+):
+    document = json.loads(finished[1].read_text())
+    *tables, last = field.split(".")
+    table = document
+    for name in tables:
+        table = table[name]
+    table[last] = value
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ValueError, match="is not a result file") as refusal:
+        Model.from_pretrained(finished[0]).save_pretrained(tmp_path / "saved", result=path)
+    assert str(refusal.value).startswith(f"{path}: is not a result file: {message}")
+    assert "\n" not in str(refusal.value)
+    assert not (tmp_path / "saved").exists()
+
+
+def test_a_result_without_a_task_is_refused(finished, tmp_path):
+    document = json.loads(finished[1].read_text())
+    del document["recipe"]["task"]
+    (tmp_path / "odd.json").write_text(json.dumps(document))
+    with pytest.raises(ValueError, match=r"odd.json: is not a result file: recipe.task is missing$"):
+        Model.from_pretrained(finished[0]).save_pretrained(tmp_path / "saved", result=tmp_path / "odd.json")
+    assert not (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize("place", ["moved", "a/b/c/moved"])
+def test_of_a_run_that_was_moved_the_result_file_is_asked_for(finished, tmp_path, monkeypatch, place):
+    shutil.copytree(finished[0], tmp_path / place)
+    model = Model.from_pretrained(tmp_path / place)
+    asked = r"moved is no longer where its run was: give its result file instead, results/flipflop/mgrade/seed0.json$"
+    for folder in (tmp_path / place, Path(place)):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(ValueError, match=asked):
+            model.save_pretrained(tmp_path / "saved", result=folder)
+    model.save_pretrained(tmp_path / "saved", result=finished[1])
+
+
+def test_a_run_is_found_from_inside(finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(finished[0] / "model")
+    Model.from_pretrained("..").save_pretrained(tmp_path, result="..")
+    assert "test_accuracy" in (tmp_path / "README.md").read_text()
 
 
 def test_a_card_of_ones_own_stays(finished, tmp_path):
@@ -133,7 +199,24 @@ def test_options_are_passed_on_and_only_safe_files_asked_for(model, tmp_path, mo
     monkeypatch.setattr(hub, "snapshot_download", lambda name, **how: asked.update(how, name=name) or str(tmp_path))
     options = {"revision": "v1", "cache_dir": "there", "token": "t", "local_files_only": True, "force_download": True}
     assert same(model, Model.from_pretrained("someone/small", **options))
-    assert asked == {**options, "name": "someone/small", "allow_patterns": ["config.json", "model-*.safetensors"]}
+    assert asked == {**options, "name": "someone/small", "allow_patterns": ["config.json", WEIGHTS]}
+
+
+def test_only_our_own_weights_are_fetched_and_deleted(model, finished, sent, tmp_path, monkeypatch):
+    """Of a repository that has another library's model as well, its shards are left alone."""
+    model.save(tmp_path)
+    (ours,) = (path.name for path in tmp_path.glob("*.safetensors"))
+    foreign = ["model-00001-of-00002.safetensors", "model.safetensors", "model-0123456789abcdef-fp16.safetensors"]
+    asked = {}
+    monkeypatch.setattr(hub, "snapshot_download", lambda name, **how: asked.update(how) or str(tmp_path))
+    Model.from_pretrained("someone/small")
+    model.push_to_hub("small")
+    for patterns, expected in (
+        (asked["allow_patterns"], ["config.json", ours]),
+        (sent["uploaded"]["delete_patterns"], [ours]),
+    ):
+        found = hub.utils.filter_repo_objects(["config.json", ours, *foreign], allow_patterns=patterns)
+        assert list(found) == expected
 
 
 class FakeApi:
@@ -146,6 +229,10 @@ class FakeApi:
         self.sent.update(created=options)
         return SimpleNamespace(repo_id=f"someone/{options['repo_id']}")
 
+    def file_exists(self, *, repo_id, filename, repo_type, revision):
+        assert (repo_id, repo_type) == ("someone/small", "model")
+        return (filename, revision) in self.there
+
     def upload_folder(self, *, folder_path, **options):
         files = {path.name: path.read_bytes() for path in Path(folder_path).iterdir()}
         self.sent.update(files=files, uploaded=options)
@@ -154,7 +241,7 @@ class FakeApi:
 
 @pytest.fixture
 def sent(monkeypatch):
-    FakeApi.sent = {}
+    FakeApi.sent, FakeApi.there = {}, []
     monkeypatch.setattr(hub, "HfApi", FakeApi)
     return FakeApi.sent
 
@@ -168,7 +255,7 @@ def test_what_is_pushed_is_the_model_and_its_card(finished, sent, tmp_path):
     told = sent["uploaded"]
     assert (told["repo_id"], told["repo_type"], told["revision"]) == ("someone/small", "model", "v2")
     assert told["create_pr"] is True
-    assert told["delete_patterns"] == "model-*.safetensors"  # of earlier commits
+    assert told["delete_patterns"] == WEIGHTS  # of earlier commits
     names = sorted(sent["files"])
     assert names[:2] == ["README.md", "config.json"]
     assert len(names) == 3
@@ -179,9 +266,57 @@ def test_what_is_pushed_is_the_model_and_its_card(finished, sent, tmp_path):
 
 
 def test_saving_can_push(model, sent, tmp_path):
-    assert model.save_pretrained(tmp_path / "tiny", push_to_hub=True, commit_message="First.")
-    assert sent["created"]["repo_id"] == "tiny"
+    assert model.save_pretrained(tmp_path / "small", push_to_hub=True, commit_message="First.")
+    assert sent["created"]["repo_id"] == "small"
     assert sent["uploaded"]["commit_message"] == "First."
+    assert sent["files"]["README.md"].startswith(b"---\n")
+
+
+@pytest.mark.parametrize("branch", [None, "v2"])
+def test_a_card_that_the_repository_has_is_replaced_by_figures_alone(finished, sent, branch):
+    model = Model.from_pretrained(finished[0])
+    FakeApi.there = [("README.md", branch)]
+    model.push_to_hub("small", branch=branch)
+    assert len(sent["files"]) == 2
+    assert "README.md" not in sent["files"]
+    model.push_to_hub("small", branch="another")
+    assert "README.md" in sent["files"]
+    model.push_to_hub("small", branch=branch, result=finished[0])
+    assert b"test_accuracy" in sent["files"]["README.md"]
+
+
+def test_saving_and_pushing_takes_the_card_of_the_folder(finished, sent, tmp_path):
+    model = Model.from_pretrained(finished[0])
+    FakeApi.there = [("README.md", None)]
+    folder = tmp_path / "small"
+    for _ in range(2):  # the second time, our own card lies there already
+        model.save_pretrained(folder, push_to_hub=True)
+        assert "README.md" not in sent["files"]
+    (folder / "README.md").write_text("mine")
+    model.save_pretrained(folder, push_to_hub=True)
+    assert sent["files"]["README.md"] == b"mine"
+
+
+def pushed(model, sent, card, result=None):
+    """The card that goes up where a folder has one."""
+    how = {"license": "mit", "private": None, "token": None, "branch": None, "delete_patterns": None}
+    push(model, "small", result=result, card=card, **how)
+    return sent["files"].get("README.md")
+
+
+def test_a_card_of_ones_own_goes_up_unless_there_are_figures(finished, sent, tmp_path):
+    model = Model.from_pretrained(finished[0])
+    card = tmp_path / "README.md"
+    FakeApi.there = [("README.md", None)]
+    with pytest.raises(ValueError, match=r"README.md: cannot be read: No such file"):
+        pushed(model, sent, card)
+    assert sent == {}  # not even a repository was made
+    model.save_pretrained(tmp_path, repo_id="small")
+    assert pushed(model, sent, card) is None  # there is ours, which claims nothing
+    card.write_text("mine")
+    assert pushed(model, sent, card) == b"mine"
+    assert b"test_accuracy" in pushed(model, sent, card, finished[0])
+    assert card.read_text() == "mine"
 
 
 @pytest.mark.parametrize("method", ["from_pretrained", "save_pretrained", "push_to_hub"])

@@ -160,11 +160,7 @@ def test_drawn_signal(page):
         page.resize(1000)
         visit(page, server, "drawn")
         page.evaluate("document.querySelector('.controls button:last-of-type').click()")  # silence
-        box = page.evaluate("(({x, y, width, height}) => [x, y, width, height])"
-                            "(document.querySelector('.sketch').getBoundingClientRect())")  # fmt: skip
-        mouse(page, "mousePressed", box, 0.25, 0.25)
-        mouse(page, "mouseMoved", box, 0.75, 0.25)
-        mouse(page, "mouseReleased", box, 0.75, 0.25)
+        draw_a_line(page)
         page.evaluate("document.querySelector('.sketch').focus()")
         for key in ("ArrowRight", "ArrowRight", "ArrowUp"):
             page.call("Input.dispatchKeyEvent", type="keyDown", key=key)
@@ -176,10 +172,54 @@ def test_drawn_signal(page):
     assert np.isclose(drawn, 0.3).sum() == 1
 
 
-def mouse(page, kind, box, across, down):
-    x, y, width, height = box
-    place = {"x": x + across * width, "y": y + down * height}
-    page.call("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, **place)
+def set_range(page, low, high):
+    """Into the two boxes of the chosen channel; what is said then."""
+    enter = "([low, high]) => { const boxes = document.querySelectorAll('.controls input'); boxes[0].value = low;"
+    enter += " boxes[1].value = high; boxes[1].dispatchEvent(new Event('change')); }"
+    page.evaluate(f"({enter})([{low!r}, {high!r}])")
+    return page.evaluate("document.querySelector('.said').textContent")
+
+
+def test_a_drawing_goes_as_far_as_one_says(page):
+    """In the units of each channel, which need not lie about zero; the shape stays."""
+    program = program_of()
+    with served(files_of(program, FAST)) as server:
+        page.resize(1000)
+        visit(page, server, "drawn")
+        standard = np.array(run_until(page, 60)["inputs"])[:60]
+        page.evaluate("playground.choose('drawn')")  # from its first point
+        for low, high in (("5", "5"), ("6", "5"), ("", "5"), ("0", "1e16")):
+            assert "from a number to a larger one" in set_range(page, low, high)
+        assert set_range(page, "20", "30") == ""
+        record = run_until(page, 60)
+        raw = np.array(record["inputs"])[:60]
+        assert_answers(program, record, 60)
+        np.testing.assert_allclose(raw[:, 0], 25 + standard[:, 0] * 5 / 3, atol=1e-5)
+        np.testing.assert_array_equal(raw[:, 1:], standard[:, 1:])
+        choose = "(channel) => { const select = document.querySelector('.controls select'); select.value = channel;"
+        choose += " select.dispatchEvent(new Event('change'));"
+        choose += " return Array.from(document.querySelectorAll('.controls input'), (box) => box.value) }"
+        assert page.evaluate(f"({choose})(1)") == ["-3", "3"]
+        assert page.evaluate(f"({choose})(0)") == ["20", "30"]
+        page.evaluate("document.querySelector('.controls button:last-of-type').click()")  # silence: the middle
+        draw_a_line(page)
+        drawn = np.array(run_until(page, 60)["inputs"])[:60, 0]
+        assert np.isclose(drawn, 27.5, atol=0.1).sum() in range(28, 34)
+        assert np.isclose(drawn, 25).sum() >= 60 - 34
+        steps = page.evaluate("playground.engine.steps")
+        page.evaluate("document.querySelector('.controls input').focus()")
+        press(page, ".")  # of a number, not the key for one step
+        assert page.evaluate("playground.engine.steps") == steps
+        assert page.complaints == []
+
+
+def draw_a_line(page):
+    """With a pointer, over the middle half of the drawing, at three quarters of its height."""
+    corners = "(({x, y, width, height}) => [x, y, width, height])"
+    x, y, width, height = page.evaluate(f"{corners}(document.querySelector('.sketch').getBoundingClientRect())")
+    for kind, across in (("mousePressed", 0.25), ("mouseMoved", 0.75), ("mouseReleased", 0.75)):
+        place = {"x": x + across * width, "y": y + 0.25 * height}
+        page.call("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, **place)
 
 
 @pytest.mark.parametrize("tokens", [False, True], ids=["numbers", "tokens"])

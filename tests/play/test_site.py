@@ -1,6 +1,7 @@
 """What a playground is made from, what goes into it, and where it is written."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -83,6 +84,10 @@ def test_altered_exports_are_refused(tmp_path):
         ({"samples_per_second": 5}, "samples_per_second must be whole, 1000 to 384000, got 5"),
         ({"samples_per_second": 8000.5}, "samples_per_second must be whole"),
         ({"steps_per_second": -1}, "steps_per_second must be a number above 0"),
+        ({"steps_per_second": 0}, "steps_per_second must be a number above 0, got 0"),
+        ({"steps_per_second": ""}, "steps_per_second must be a number above 0, got ''"),
+        ({"steps_per_second": []}, r"steps_per_second must be a number above 0, got \[\]"),
+        ({"steps_per_second": False}, "steps_per_second must be a number above 0, got False"),
         ({"gain": 0}, "gain must be a number above 0, got 0"),
         ({"classes": 1}, "classes must be true or false"),
         ({"symbols": ["a", "b"]}, "symbols must be 0, one for each, got 2"),
@@ -132,6 +137,46 @@ def test_test_data_goes_in_only_when_it_is_given():
     assert json.loads(without["playground.json"])["examples"] == []
     assert json.loads(files["playground.json"])["examples"] == [{"steps": 2, "label": 2}, {"steps": 1, "label": None}]
     np.testing.assert_array_equal(np.frombuffer(files["examples.bin"], "<f4"), [1, 2, 3, 4, 5, 6, 1, 2, 3])
+
+
+class Run:
+    """Stands for the run that `--run` names, of a task that says nothing but what its test sequence is."""
+
+    task = SimpleNamespace(classes=4)
+
+    def __init__(self, x, label):
+        self.sequence = np.array(x), label
+
+    def test_sequences(self, count):
+        return [self.sequence] * count
+
+
+@pytest.mark.parametrize(
+    ("tokens", "x", "label", "message"),
+    [
+        (False, [[1.0] * 3], 3, None),
+        (False, [[1.0] * 3], None, None),
+        (False, [[1.0] * 12], 0, "a sample of the run has 12 values, and the model reads 3 values"),
+        (False, [2], 0, "a sample of the run is a token, and the model reads 3 values"),
+        (False, [[1.0] * 3], 4, "the run has a class 4, and the model has outputs 0 to 3"),
+        (True, [0, 2], 3, None),
+        (True, [0, 3], 0, "the run has tokens from 0 to 3, and the model reads 0 to 2"),
+        (True, [[1.0] * 3], 0, "a sample of the run has 3 values, and the model reads tokens"),
+        (True, [0, 2], 4, "the run has a class 4"),
+    ],
+)
+def test_test_data_must_fit_the_program(tmp_path, monkeypatch, tokens, x, label, message):
+    monkeypatch.setattr("mgrade.play.exhibit.open_source", lambda folder: Run(x, label))
+    save_program(program_of(tokens=tokens), tmp_path / "some.safetensors")
+    options = {"run": tmp_path / "another", "test": 1}
+    if message is None:
+        assert len(open_exhibit(tmp_path / "some.safetensors", **options).examples) == 1
+        return
+    with pytest.raises(ValueError, match=message) as refusal:
+        open_exhibit(tmp_path / "some.safetensors", **options)
+    asked = f"--run must be the run that {tmp_path / 'some.safetensors'} was made from, got {tmp_path / 'another'}"
+    assert str(refusal.value).startswith("--test: ")
+    assert str(refusal.value).endswith(asked)
 
 
 def test_too_much_test_data_is_refused():

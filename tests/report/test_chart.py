@@ -120,7 +120,7 @@ def test_a_model_has_one_colour():
     assert model_colour("flipflop/lru-dcls") == model_colour("listops/lru") == "var(--lru)"
     assert model_colour("highfreq/mgrade-1l@0.07-early", pale=True) == "var(--mgrade-pale)"
     assert model_colour("S4") == "var(--other)"
-    assert literal("x var(--mgrade) y") == f"x {COLOURS['mgrade'][0]} y"
+    assert literal('<a fill="var(--mgrade)">var(--ink)') == f'<a fill="{COLOURS["mgrade"][0]}">var(--ink)'
 
 
 def contrast(one, other):

@@ -174,13 +174,25 @@ def spoiled(document, key, value):
         ("lorenz/mgrade/seed0.json", "metrics.mase_observed", "low", "could not convert"),
         ("lorenz/mgrade/seed0.json", "parameters", None, "int()"),
         ("lorenz/mgrade/seed0.json", "curves.loss", [1.0], "curves.loss must be a list as long as curves.step, 50"),
+        ("lorenz/mgrade/seed0.json", "curves", {"step": [1e308], "loss": [1.0]}, "curves.step must be finite"),
+        ("lorenz/mgrade/seed0.json", "curves", {"step": [None]}, "curves.step must be finite"),
         ("lorenz/mgrade/seed0.json", "examined.principal_components", [[[1, 2, None]]], "float()"),
+        ("lorenz/mgrade/seed0.json", "examined.principal_components", [[[1, 2, 1e308]]], "three finite numbers"),
         ("lorenz/mgrade/seed0.json", "examined.principal_components", [], "must hold trajectories"),
         ("lorenz/mgrade/seed0.json", "examined.trajectories", [[[1, 2, 3]]] * 4, "index out of range"),
         ("lorenz/mgrade/seed0.json", "examined.explained_variance", [1], "must have 3 entries, got 1"),
         ("lorenz/mgrade@ajar/seed0.json", "delays", [{"position": [[1.0]]}], "weight is missing"),
+        (
+            "lorenz/mgrade@ajar/seed0.json",
+            "delays",
+            [{"position": [[1e308]], "weight": [[1]]}],
+            "delays must be finite",
+        ),
         ("flipflop/mgrade/seed0.json", "examined.recall_by_distance", {"far": 1}, "invalid literal"),
         ("flipflop/mgrade/seed0.json", "recipe", {"task": 1}, ""),
+        ("vowels/mgrade/seed0.json", "hardware.cpu", "\ud800", "text must be Unicode, got '\\ud800'"),
+        ("bench/cpu.json", "hardware.cpu", "\ud800", "text must be Unicode"),
+        ("deploy/vowels.json", "commit", "\ud800", "text must be Unicode"),
         ("bench/gpu_steps.json", "training_step", [], ""),
         ("bench/deploy.json", "streaming_step.contenders", {}, ""),
         ("bench/cpu.json", "training_step.listops.contenders", 7, ""),
@@ -198,7 +210,11 @@ def test_a_misshapen_file_is_named_in_one_line(results, tmp_path, capsys, name, 
 @pytest.mark.parametrize(
     "name", ["vowels/mgrade/seed0.json", "bench/cpu.json", "deploy/x.json", "compare/estimator.json"]
 )
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"\xff", b'{"recipe":' + 100_000 * b"["],
+    ids=["empty", "open", "list", "bytes", "deep"],
+)
 def test_what_is_no_result_file_is_named(tmp_path, capsys, name, content):
     path = tmp_path / "results" / name
     path.parent.mkdir(parents=True)
@@ -230,6 +246,51 @@ def test_runs_that_diverged_are_drawn_without_their_figures(results, tmp_path):
     assert "not finite" in text_of(page)
     for figure in figures:
         assert not re.search(r'="[^"]*\b(nan|inf)\b', figure.drawing())
+
+
+@pytest.mark.parametrize("large", [1e308, -1e308])
+def test_a_run_that_went_beyond_all_bounds_is_drawn_without_its_figures(results, tmp_path, large):
+    for name in ("lorenz/mgrade", "flipflop/mgrade"):
+        shutil.copytree(results / name, tmp_path / name)
+    for path in [*tmp_path.glob("*/*/seed1.json"), *tmp_path.glob("*/*/seed2.json")]:
+        document = json.loads(path.read_text())
+        document["metrics"] = dict.fromkeys(document["metrics"], large)
+        document["curves"] = {
+            name: values if name == "step" else [large] * len(values) for name, values in document["curves"].items()
+        }
+        if "recall_by_distance" in document["examined"]:
+            document["examined"]["recall_by_distance"] = {"1": large, "2": 0.5}
+        path.write_text(json.dumps(document))
+    page, figures = build(read(tmp_path))
+    assert "not finite" in text_of(page)
+    for figure in figures:
+        assert not re.search(r'="[^"]*\b(nan|inf)\b', figure.drawing())
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_a_seed_without_curves_leaves_those_of_the_others(results, tmp_path, lacking):
+    shutil.copytree(results / "lorenz", tmp_path / "lorenz")
+    for path in tmp_path.glob(f"lorenz/*/seed{lacking}.json"):
+        document = json.loads(path.read_text())
+        del document["curves"]
+        path.write_text(json.dumps(document))
+    found = next(figure for figure in build(read(tmp_path))[1] if figure.name == "lorenz-learning")
+    (drawn,) = (figure for figure in build(read(results))[1] if figure.name == "lorenz-learning")
+    ends = [max(spot.x for spot in one.panels[0].spots) for one in (found, drawn)]
+    assert ends[0] == pytest.approx(ends[1])  # the last epoch is the last epoch
+    assert "MASE at the end, observed: mGRADE" in found.caption
+
+
+def test_text_that_looks_like_a_colour_stays_text(results, tmp_path):
+    path = tmp_path / "bench" / "gpu_steps.json"
+    path.parent.mkdir()
+    document = json.loads((results / "bench" / "gpu_steps.json").read_text())
+    document["hardware"]["gpu"] = 'var(--nope) var(--ink) ="var(--ink)"'
+    path.write_text(json.dumps(document))
+    (drawing,) = (figure.drawing() for figure in build(read(tmp_path))[1] if figure.name == "speed-training")
+    assert "one var(--nope) var(--ink) =&quot;var(--ink)&quot;:" in drawing
+    assert drawing.count("var(") == 3
+    assert COLOURS["mgrade"][0] in drawing
 
 
 def test_every_shipped_recipe_has_its_row(everything, tmp_path):

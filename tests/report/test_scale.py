@@ -51,6 +51,16 @@ def test_ends_can_be_fixed():
     assert linear([], 0, 100, ends=(0.0, 1.0)).high == 1
 
 
+@given(st.lists(st.floats(), max_size=4))
+def test_no_number_is_too_much_for_a_scale(values):
+    for scale in (linear(values, 0, 100, ends=FREE), logarithmic(values, 0, 100)):
+        assert math.isfinite(scale.high - scale.low)
+        assert scale.high > scale.low
+        assert scale.ticks()
+        for value in filter(math.isfinite, values):
+            assert 0 <= scale(value) <= 100
+
+
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e9))
 def test_ticks_lie_between_the_ends(low, length):
     ticks = Scale(low, low + length, 0, 100).ticks()

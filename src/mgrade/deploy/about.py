@@ -59,7 +59,8 @@ class About:
         rate = self.samples_per_second
         if rate is not None and (type(rate) is not int or not LEAST_RATE <= rate <= MOST_RATE):
             raise ValueError(f"samples_per_second must be whole, {LEAST_RATE} to {MOST_RATE}, got {rate!r:.40}")
-        for name, number in (("steps_per_second", self.steps_per_second or 1.0), ("gain", self.gain)):
+        steps = 1.0 if self.steps_per_second is None else self.steps_per_second
+        for name, number in (("steps_per_second", steps), ("gain", self.gain)):
             if type(number) not in (int, float) or not 0 < number < math.inf:
                 raise ValueError(f"{name} must be a number above 0, got {number!r:.40}")
         if type(self.classes) is not bool:

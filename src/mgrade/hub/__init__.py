@@ -5,6 +5,7 @@ the package; ids such as `user/name` need huggingface_hub (`pip install 'mgrade[
 """
 
 from mgrade.hub.card import model_card
-from mgrade.hub.transfer import locate, push, read_evidence, save
+from mgrade.hub.evidence import read_evidence
+from mgrade.hub.transfer import locate, push, save
 
 __all__ = ["locate", "model_card", "push", "read_evidence", "save"]

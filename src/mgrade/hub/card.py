@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+from html import escape
 from typing import Any
 
 from mgrade.nn import Model
@@ -21,13 +24,14 @@ PIPELINES = {
     "vowels": "audio-classification",
 }
 TAGS = ("sequence-model", "streaming", "mingru", "learnable-delays", "embedded")
-# Figures have so many decimals: fewer, and models would look alike; more, and YAML would read 1e-05 as a word.
-DECIMALS = 4
+# Figures have so many decimals: fewer, and models would look alike; more, and YAML would read 1e-05 as a word. From
+# WHOLE on they have none: YAML would read 1e+16 as a word as well.
+DECIMALS, WHOLE = 4, 1e15
 
 _USE = """```python
 from mgrade import Model
 
-model = Model.from_pretrained("{name}")
+model = Model.from_pretrained({name})
 state = model.initial_state(batch=1)
 y, state = model.step(x, state)  # one sample at a time: {reads} -> {gives}
 ```
@@ -36,11 +40,11 @@ y, state = model.step(x, state)  # one sample at a time: {reads} -> {gives}
 
 def model_card(model: Model, name: str, result: dict[str, Any] | None = None, license: str = "mit") -> str:
     """The README.md of a model folder: front matter as a hub reads it, and the same in words."""
-    head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in _front_matter(name, result, license).items())
-    parts = [f"---\n{head}---\n", f"# {name}\n", _shape(model), _use(model, name)]
+    head = "".join(f"{key}: {_json(value)}\n" for key, value in _front_matter(name, result, license).items())
+    parts = [f"---\n{head}---\n", f"# {_text(name)}\n", _shape(model), _use(model, name)]
     if result is not None:
         parts += [_figures(result), _origin(result)]
-    parts.append(f"## Configuration\n\n{_json(model.config.to_dict())}")
+    parts.append(f"## Configuration\n\n{_block(model.config.to_dict())}")
     return "\n".join(parts)
 
 
@@ -49,15 +53,17 @@ def _front_matter(name: str, result: dict[str, Any] | None, license: str) -> dic
     front: dict[str, Any] = {"license": license, "library_name": "mgrade", "tags": list(TAGS)}
     if result is None:
         return front
-    task = result["recipe"]["task"]["name"]
+    task, experiment = _line(result["recipe"]["task"]["name"]), _line(result["experiment"])
     pipeline = PIPELINES.get(task)
-    front["tags"].append(result["experiment"])
+    front["tags"].append(experiment)
     if pipeline is not None:
         front["pipeline_tag"] = pipeline
-    metrics = [{"type": _kind(figure), "name": figure, "value": value} for figure, value in _metrics(result).items()]
-    front["metrics"] = sorted({metric["type"] for metric in metrics})
-    evidence = {"task": {"type": pipeline or "other"}, "dataset": {"type": task, "name": result["experiment"]}}
-    front["model-index"] = [{"name": name.rsplit("/", 1)[-1], "results": [{**evidence, "metrics": metrics}]}]
+    figures = {_line(figure): value for figure, value in _metrics(result).items() if value is not None}
+    if figures:
+        metrics = [{"type": _kind(figure), "name": figure, "value": value} for figure, value in figures.items()]
+        front["metrics"] = sorted({metric["type"] for metric in metrics})
+        evidence = {"task": {"type": pipeline or "other"}, "dataset": {"type": task, "name": experiment}}
+        front["model-index"] = [{"name": _line(name.rsplit("/", 1)[-1]), "results": [{**evidence, "metrics": metrics}]}]
     return front
 
 
@@ -66,8 +72,13 @@ def _kind(figure: str) -> str:
     return figure.removeprefix("test_").removeprefix("validation_")
 
 
-def _metrics(result: dict[str, Any]) -> dict[str, float]:
-    return {name: round(value, DECIMALS) for name, value in result["metrics"].items()}
+def _metrics(result: dict[str, Any]) -> dict[str, float | None]:
+    """Rounded; None for what is not finite, which a hub cannot hold."""
+    return {name: _rounded(value) if math.isfinite(value) else None for name, value in result["metrics"].items()}
+
+
+def _rounded(value: float) -> float:
+    return round(value, DECIMALS) if abs(value) < WHOLE else round(value)
 
 
 def _shape(model: Model) -> str:
@@ -86,28 +97,46 @@ def _shape(model: Model) -> str:
 def _use(model: Model, name: str) -> str:
     config = model.config
     reads = "token ids (1)" if config.tokens else f"x (1, {config.inputs})"
-    return "## Use\n\n" + _USE.format(name=name, reads=reads, gives=f"y (1, {config.outputs})")
+    return "## Use\n\n" + _USE.format(name=_json(name), reads=reads, gives=f"y (1, {config.outputs})")
 
 
 def _figures(result: dict[str, Any]) -> str:
-    rows = "".join(f"| {name} | {value:g} |\n" for name, value in _metrics(result).items())
+    rows = "".join(
+        f"| {_text(name)} | {'not finite' if value is None else f'{value:g}'} |\n"
+        for name, value in _metrics(result).items()
+    )
     return f"## Figures\n\n| figure | value |\n| --- | --- |\n{rows}"
 
 
 def _origin(result: dict[str, Any]) -> str:
     """How the figures came about: what it takes to believe them."""
-    hardware, versions = result.get("hardware", {}), result.get("versions", {})
+    hardware, versions = result.get("hardware") or {}, result.get("versions") or {}
     facts = {
-        "recipe": f"`{result['experiment']}/{result['model']}`, seed {result['seed']}",
+        "recipe": _text(f"{result['experiment']}/{result['model']}, seed {result['seed']}"),
         "trained for": f"{result['minutes']:.2g} minutes",
-        "on": hardware.get("gpu") or hardware.get("cpu"),
-        "commit": result.get("commit") and f"`{result['commit']}`",
-        "software": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
+        "on": _text(hardware.get("gpu") or hardware.get("cpu") or ""),
+        "commit": _text(result.get("commit") or ""),
+        "software": _text(", ".join(f"{name} {version}" for name, version in versions.items() if version)),
     }
     lines = "".join(f"- {name}: {value}\n" for name, value in facts.items() if value)
     recipe = {table: result["recipe"][table] for table in ("task", "train")}
-    return f"## Origin\n\n{lines}\n{_json(recipe)}"
+    return f"## Origin\n\n{lines}\n{_block(recipe)}"
 
 
-def _json(value: dict[str, Any]) -> str:
-    return f"```json\n{json.dumps(value, indent=1)}\n```\n"
+def _line(text: object) -> str:
+    """Text of a file on one line: what cannot be printed, as newlines or half a character, is a space."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
+
+
+def _text(text: object) -> str:
+    """The same as Markdown that means nothing but the text."""
+    return re.sub(r"[\\`*_\[\]|~$]", r"\\\g<0>", escape(_line(text), quote=False))
+
+
+def _json(value: object) -> str:
+    """JSON on one line, which YAML and Python read too; no tag can begin in it."""
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def _block(value: dict[str, Any]) -> str:
+    return f"```json\n{json.dumps(value, indent=1)}\n```\n".replace("<", "\\u003c")

@@ -8,11 +8,11 @@ from typing import Any
 
 from mgrade._files import replace
 from mgrade.hub.card import model_card
-from mgrade.nn import Model, ModelConfig
-from mgrade.train.result import read_result, result_path
-from mgrade.train.seeds import open_run
+from mgrade.hub.evidence import read_evidence
+from mgrade.nn import Model
+from mgrade.nn.storage import WEIGHTS
 
-CONFIG, CARD, WEIGHTS = "config.json", "README.md", "model-*.safetensors"
+CONFIG, CARD = "config.json", "README.md"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
@@ -39,9 +39,10 @@ def locate(name: str | Path, **how: Any) -> Path:
 def save(model: Model, folder: Path, name: str, result: str | Path | None = None, license: str = "mit") -> None:
     """Writes model and card. Without a result to tell of, a README.md that is there is left as it is."""
     evidence = None if result is None else read_evidence(Path(result), model.config)
+    card = model_card(model, name, evidence, license).encode(errors="backslashreplace")
     model.save(folder)
     if evidence is not None or not (folder / CARD).exists():
-        replace(folder / CARD, model_card(model, name, evidence, license).encode())
+        replace(folder / CARD, card)
 
 
 def push(
@@ -54,46 +55,42 @@ def push(
     token: str | bool | None,
     branch: str | None,
     delete_patterns: list[str] | str | None,
+    card: str | Path | None = None,
     **how: Any,
 ) -> str:
-    """Uploads model and card in one commit, and returns its address; the weights of earlier ones go."""
+    """Uploads model and card in one commit, and returns its address; the weights of earlier ones go.
+
+    Without a result, the card is the file `card`, if someone wrote it. A card of ours that has nothing
+    to tell takes the place of no other: neither of that one nor of one that the repository has.
+    """
     hub = _library(f"to push {repo_id} to a hub")
     if delete_patterns is None:
         delete_patterns = WEIGHTS
-    with tempfile.TemporaryDirectory() as folder:
-        save(model, Path(folder), repo_id, result, license)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        save(model, folder, repo_id, result, license)
+        own = result is not None or _take(card, folder / CARD)
         api = hub.HfApi(token=token)
         repo_id = api.create_repo(repo_id=repo_id, private=private, exist_ok=True).repo_id
-        commit = api.upload_folder(
-            repo_id=repo_id,
-            repo_type="model",
-            folder_path=folder,
-            revision=branch,
-            delete_patterns=delete_patterns,
-            **how,
-        )
+        where = {"repo_id": repo_id, "repo_type": "model", "revision": branch}
+        if not own and api.file_exists(filename=CARD, **where):
+            (folder / CARD).unlink()
+        commit = api.upload_folder(folder_path=name, delete_patterns=delete_patterns, **where, **how)
     return str(commit)
 
 
-def read_evidence(path: Path, config: ModelConfig) -> dict[str, Any]:
-    """The result that a file, or the folder of a finished run, has for a model of this configuration."""
-    if path.is_dir():
-        recipe, seed, _ = open_run(path)
-        path = result_path(path.absolute().parents[3], recipe, seed)
-    found = read_result(path)
-    if found is None:
-        raise ValueError(f"{path}: there is no such result file")
-    for field in ("experiment", "model", "seed", "metrics", "minutes"):
-        if field not in found:
-            raise ValueError(f"{path}: is not a result file: {field} is missing")
+def _take(card: str | Path | None, ours: Path) -> bool:
+    """Puts a card that someone wrote in the place of ours; whether there is one: a copy of ours is none."""
+    if card is None:
+        return False
     try:
-        theirs, ours = ModelConfig.from_dict(found["recipe"]["model"]).to_dict(), config.to_dict()
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: is not a result file: recipe: {error}") from None
-    for field, value in ours.items():
-        if theirs[field] != value:
-            raise ValueError(f"{path} is of another model: {field} is {theirs[field]!r} there and {value!r} here")
-    return found
+        own = Path(card).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{card}: cannot be read: {error.strerror}") from None
+    if own == ours.read_bytes():
+        return False
+    replace(ours, own)
+    return True
 
 
 def _not_a_model(folder: Path) -> str:

@@ -166,13 +166,16 @@ class Model(nn.Module):
         folder = Path(save_directory)
         name = repo_id or folder.absolute().name
         save(self, folder, name, result, license)
-        return self.push_to_hub(name, result=result, license=license, **push_to_hub_kwargs) if push_to_hub else None
+        if not push_to_hub:
+            return None
+        return self.push_to_hub(name, result=result, license=license, card=folder / "README.md", **push_to_hub_kwargs)
 
     def push_to_hub(
         self,
         repo_id: str,
         *,
         result: str | Path | None = None,
+        card: str | Path | None = None,
         license: str = "mit",
         commit_message: str = "Push model using mgrade.",
         private: bool | None = None,
@@ -185,7 +188,8 @@ class Model(nn.Module):
     ) -> str:
         """Uploads the model and its card (see `save_pretrained`) in one commit, and returns the commit's address.
 
-        The options are huggingface_hub's; `delete_patterns` is the weights of earlier commits if not given.
+        card: a README.md of one's own, for when there is no result. With neither, one that the repository has stays.
+        The other options are huggingface_hub's; `delete_patterns` is the weights of earlier commits if not given.
         """
         from mgrade.hub import push
 
@@ -193,6 +197,7 @@ class Model(nn.Module):
             self,
             repo_id,
             result=result,
+            card=card,
             license=license,
             commit_message=commit_message,
             private=private,

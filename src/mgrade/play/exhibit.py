@@ -10,7 +10,7 @@ from mgrade.deploy import Choices, Program, build, load_program, open_source, re
 from mgrade.deploy.about import About, about, read_about
 from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.export import DESCRIPTION
-from mgrade.deploy.source import Sequence
+from mgrade.deploy.source import Array, Sequence
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,24 @@ def open_exhibit(
     if rate is not None:
         known = dataclasses.replace(known, samples_per_second=rate)
     examples = open_source(origin).test_sequences(test) if test and origin else []
+    for x, label in examples:
+        if misfit := _misfit(shown.program, x, label):
+            raise ValueError(f"--test: {misfit}: --run must be the run that {path} was made from, got {origin}")
     return dataclasses.replace(shown, about=known, examples=tuple(examples))
+
+
+def _misfit(program: Program, x: Array, label: int | None) -> str | None:
+    """Why a test sequence is none for `program`, if it is none."""
+    if program.tokens and x.ndim > 1:
+        return f"a sample of the run has {x.shape[1]} values, and the model reads tokens"
+    if not program.tokens and x.shape[1:] != (program.inputs,):
+        have = f"has {x.shape[1]} values" if x.ndim > 1 else "is a token"
+        return f"a sample of the run {have}, and the model reads {program.inputs} values"
+    if program.tokens and x.size and not 0 <= x.min() <= x.max() < program.inputs:
+        return f"the run has tokens from {x.min()} to {x.max()}, and the model reads 0 to {program.inputs - 1}"
+    if label is not None and not 0 <= label < program.outputs:
+        return f"the run has a class {label}, and the model has outputs 0 to {program.outputs - 1}"
+    return None
 
 
 def _opened(path: Path) -> Exhibit:

@@ -15,10 +15,9 @@ from mgrade.report.figure import Figure
 from mgrade.report.html import command
 from mgrade.report.markup import Markup, join, tag
 from mgrade.report.palette import stylesheet
-from mgrade.report.runs import all_runs, by_recipe
+from mgrade.report.runs import all_runs, by_recipe, read_measurement
 from mgrade.report.section import Contents, Section
 from mgrade.report.sections import paper_sections
-from mgrade.train.result import read_document
 
 
 def read(folder: Path) -> Contents:
@@ -26,10 +25,12 @@ def read(folder: Path) -> Contents:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--results must be a folder, got {folder}")
     known, others = by_recipe(all_runs(folder))
-    bench = {name: found for name in SPEED if (found := read_document(folder / "bench" / f"{name}.json")) is not None}
+    bench = {
+        name: found for name in SPEED if (found := read_measurement(folder / "bench" / f"{name}.json")) is not None
+    }
     paths = sorted((folder / "deploy").glob("*.json"))
-    stages = {path.stem: found for path in paths if (found := read_document(path)) is not None}
-    compared = read_document(folder / "compare" / "estimator.json")
+    stages = {path.stem: found for path in paths if (found := read_measurement(path)) is not None}
+    compared = read_measurement(folder / "compare" / "estimator.json")
     return Contents(folder, Measured(known, bench, stages), others, compared)
 
 

@@ -27,7 +27,8 @@ COLOURS = {
     "positive": ("#b2182b", "#f4817a"),
     "negative": ("#2166ac", "#74b3e8"),
 }
-_VARIABLE = re.compile(r"var\(--([\w-]+)\)")
+# As the value of an attribute: text has no quotation marks that are not escaped.
+_VARIABLE = re.compile(rf'(?<==")var\(--({"|".join(COLOURS)})\)(?=")')
 
 
 def colour(name: str) -> str:
@@ -51,5 +52,5 @@ def stylesheet() -> str:
 
 
 def literal(drawing: str) -> str:
-    """A drawing with its variables written out, as light has them."""
+    """A drawing with its colours written out, as light has them; text that looks like one stays."""
     return _VARIABLE.sub(lambda found: COLOURS[found[1]][0], drawing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mgrade.report.scale import LARGEST, drawable
 from mgrade.train.recipe import Recipe, load_recipe, shipped
-from mgrade.train.result import difference, read_result
+from mgrade.train.result import difference, read_document, read_result
 
 # Folders under results/ that hold no runs.
 OTHERS = ("bench", "deploy", "compare")
@@ -39,12 +41,15 @@ class Run:
         return self.name.partition("/")[0]
 
 
+_MISSHAPEN = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, StopIteration, RecursionError)
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turns whatever a misshapen file leads to into one line that names it."""
     try:
         yield
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, StopIteration) as error:
+    except _MISSHAPEN as error:
         if str(error).startswith(str(path)):
             raise
         what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
@@ -55,7 +60,14 @@ def read_run(path: Path) -> Run | None:
     """The run that a result file tells of, or None where there is no file."""
     with reading(path):
         document = read_result(path)
-        return None if document is None else _run(path, document)
+        return None if document is None else _run(path, _writable(document))
+
+
+def read_measurement(path: Path) -> dict[str, Any] | None:
+    """A file that tells of no run, or None where there is none; what it must hold, its readers say."""
+    with reading(path):
+        document = read_document(path)
+        return None if document is None else _writable(document)
 
 
 def runs_in(folder: Path) -> list[Run]:
@@ -101,7 +113,7 @@ def _run(path: Path, document: dict[str, Any]) -> Run:
         name=f"{path.parent.parent.name}/{path.parent.name}",
         seed=int(path.stem.removeprefix("seed")),
         recipe=_table(document, "recipe"),
-        metrics={name: float(value) for name, value in _table(document, "metrics").items()},
+        metrics={name: measured(value) for name, value in _table(document, "metrics").items()},
         parameters=int(document["parameters"]),
         state_bytes=int(document["state_bytes"]),
         provenance={
@@ -127,17 +139,31 @@ def _curves(curves: dict[str, Any]) -> dict[str, list[float]]:
     for name, values in curves.items():
         if not isinstance(values, list) or len(values) != steps:
             raise ValueError(f"curves.{name} must be a list as long as curves.step, {steps}")
-    return {name: [_number(value) for value in values] for name, values in curves.items()}
+    found = {name: [math.nan if v is None else measured(v) for v in values] for name, values in curves.items()}
+    if not all(map(math.isfinite, found.get("step", ()))):
+        raise ValueError(f"curves.step must be finite, and at most {LARGEST:g} in size")
+    return found
 
 
 def _layer(layer: dict[str, Any]) -> dict[str, list[list[float]]]:
     found = {name: [[float(v) for v in row] for row in layer[name]] for name in ("position", "weight")}
     if [len(row) for row in found["position"]] != [len(row) for row in found["weight"]]:
         raise ValueError("delays: position and weight must have one shape")
-    if not all(math.isfinite(v) for rows in found.values() for row in rows for v in row):
-        raise ValueError("delays must be finite")
+    if not all(drawable(v) for rows in found.values() for row in rows for v in row):
+        raise ValueError(f"delays must be finite, and at most {LARGEST:g} in size")
     return found
 
 
-def _number(value: object) -> float:
-    return float("nan") if value is None else float(value)  # type: ignore[arg-type]
+def measured(value: Any) -> float:
+    """A figure of a file; NaN where it has diverged, whether it still is a number or not."""
+    found = float(value)
+    return found if drawable(found) else math.nan
+
+
+def _writable(document: dict[str, Any]) -> dict[str, Any]:
+    """The same document; half a character, which JSON can name and no page can hold, is refused."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"text must be Unicode, got {error.object[error.start]!a}") from None
+    return document

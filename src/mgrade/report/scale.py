@@ -6,6 +6,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+# What is larger has diverged, and what is smaller is nothing: sums and ratios of such values need not be numbers.
+LARGEST, SMALLEST = 1e100, 1e-100
+
+
+def drawable(value: float) -> bool:
+    """Whether a value can be drawn: it is finite, and not so large that it might as well not be."""
+    return abs(value) <= LARGEST
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -45,11 +53,11 @@ def linear(values: Iterable[float], start: float, stop: float, *, ends: tuple[fl
 
     Nothing at all gets 0 to 1; a single value lies in the middle.
     """
-    found = [value for value in values if math.isfinite(value)]
+    found = [value for value in values if drawable(value)]
     low, high = (min(found), max(found)) if found else (0.0, 1.0)
     low, high = (given if given is not None else end for given, end in zip(ends, (low, high), strict=True))
-    if high <= low:
-        half = abs(low) / 2 or 0.5
+    if high - low < SMALLEST:
+        half = abs(low) / 2 if abs(low) >= SMALLEST else 0.5
         low, high = low - half, low + half
     room = 0.06 * (high - low)
     return Scale(low if ends[0] is not None else low - room, high if ends[1] is not None else high + room, start, stop)
@@ -57,7 +65,7 @@ def linear(values: Iterable[float], start: float, stop: float, *, ends: tuple[fl
 
 def logarithmic(values: Iterable[float], start: float, stop: float) -> Scale:
     """A logarithmic scale for these values with a little room; those that have no logarithm do not count."""
-    found = [value for value in values if math.isfinite(value) and value > 0]
+    found = [value for value in values if SMALLEST <= value <= LARGEST]
     low, high = (min(found), max(found)) if found else (1.0, 10.0)
     room = max(0.05 * math.log10(high / low), 0.15)
     return Scale(low / 10**room, high * 10**room, start, stop, log=True)

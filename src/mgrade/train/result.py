@@ -32,7 +32,7 @@ def read_document(path: Path) -> dict[str, Any] | None:
         document = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: is not a result file: {error}") from None
     if not isinstance(document, dict):
         raise ValueError(f"{path}: is not a result file: it holds no object")

@@ -10,14 +10,19 @@ const SHAPES = {
   silence: () => 0,
 };
 
+/** Values of a drawing are at most so large: a model squares and adds them up in float32. */
+const LARGEST = 1e15;
+
 export class Sketch {
-  /** channels of `points` each, between -`limit` and `limit`. */
-  constructor(parent, channels, points, limit) {
-    Object.assign(this, { points, limit, channel: 0, cursor: 0 });
+  /** channels of `points` each, between -`limit` and `limit`; with `say`, which hears complaints, these can be set. */
+  constructor(parent, channels, points, limit, say) {
+    Object.assign(this, { points, say, channel: 0, cursor: 0 });
     this.values = Array.from({ length: channels }, () => new Float32Array(points));
+    this.ranges = this.values.map(() => [-limit, limit]);
     this.values.forEach((_, channel) => this._fill("sine", channel, 0.6));
     const controls = element(parent, "div", "controls");
     if (channels > 1) this._chooser(controls, channels);
+    if (say) this._ends(controls);
     for (const name of Object.keys(SHAPES)) {
       const button = element(controls, "button", "small");
       button.type = "button";
@@ -45,15 +50,53 @@ export class Sketch {
     this.values.forEach((_, channel) => select.add(new Option(`${channel + 1} of ${channels}`, channel)));
     select.onchange = () => {
       this.channel = Number(select.value);
+      this.inputs?.forEach((input, end) => (input.value = this.ranges[this.channel][end]));
+      this.say?.("");
       this.draw();
     };
   }
 
+  /** Two numbers: the lowest and the highest value of the chosen channel, in the model's own units. */
+  _ends(parent) {
+    const pair = element(parent, "span", "range");
+    this.inputs = ["From ", "to "].map((name, end) => {
+      const label = element(pair, "label");
+      label.textContent = name;
+      const input = element(label, "input");
+      Object.assign(input, { type: "number", step: "any", value: this.ranges[this.channel][end] });
+      input.onchange = () => this._rescale(this.inputs.map((one) => one.valueAsNumber));
+      return input;
+    });
+  }
+
+  /** The chosen channel between two other values: its drawing keeps its shape. */
+  _rescale([low, high]) {
+    if (!(low < high && -low <= LARGEST && high <= LARGEST)) {
+      return this.say(`A drawing goes from a number to a larger one, within ±${LARGEST.toExponential()}.`);
+    }
+    this.say("");
+    const values = this.values[this.channel];
+    const shares = values.map((value) => this._share(value, this.channel));
+    this.ranges[this.channel] = [low, high];
+    values.set(shares.map((share) => this._value(share, this.channel)));
+    this.draw();
+  }
+
+  /** A value as a share of a channel's range, from -1 at its lower end to 1. */
+  _share(value, channel) {
+    const [low, high] = this.ranges[channel];
+    return (2 * value - low - high) / (high - low);
+  }
+
+  _value(share, channel) {
+    const [low, high] = this.ranges[channel];
+    return (low + high + share * (high - low)) / 2;
+  }
+
   _fill(shape, channel, size) {
-    this.values[channel] = Float32Array.from(
-      { length: this.points },
-      (_, t) => size * this.limit * SHAPES[shape](t / this.points, channel),
-    );
+    this.values[channel].forEach((_, t, values) => {
+      values[t] = this._value(size * SHAPES[shape](t / this.points, channel), channel);
+    });
   }
 
   _begin(event) {
@@ -67,7 +110,7 @@ export class Sketch {
     const { left, top, width, height } = this.canvas.getBoundingClientRect();
     const at = Math.max(0, Math.min(this.points - 1, Math.floor(((event.clientX - left) / width) * this.points)));
     const share = 1 - (2 * (event.clientY - top)) / height;
-    const value = this.limit * Math.max(-1, Math.min(1, share));
+    const value = this._value(Math.max(-1, Math.min(1, share)), this.channel);
     const from = this._last ?? { at, value };
     const steps = Math.max(1, Math.abs(at - from.at));
     for (let k = 0; k <= steps; k++) {
@@ -86,29 +129,30 @@ export class Sketch {
     event.preventDefault();
     this.cursor = (this.cursor + along + this.points) % this.points;
     const values = this.values[this.channel];
-    values[this.cursor] = Math.max(-this.limit, Math.min(this.limit, values[this.cursor] + (up * this.limit) / 10));
+    const share = this._share(values[this.cursor], this.channel) + up / 10;
+    values[this.cursor] = this._value(Math.max(-1, Math.min(1, share)), this.channel);
     this.draw();
   }
 
   draw() {
     const { context, width, height } = sharp(this.canvas);
     const x = (t) => ((t + 0.5) / this.points) * width;
-    const y = (value) => (0.5 - (0.5 * value) / this.limit) * (height - 8) + 4;
+    const y = (value, channel) => (0.5 - 0.5 * this._share(value, channel)) * (height - 8) + 4;
     context.fillStyle = colour("--line");
     context.fillRect(0, height / 2, width, 1);
-    const path = (values) => {
+    const path = (values, channel) => {
       context.beginPath();
-      values.forEach((value, t) => context.lineTo(x(t), y(value)));
+      values.forEach((value, t) => context.lineTo(x(t), y(value, channel)));
       context.stroke();
     };
     context.strokeStyle = colour("--line");
-    this.values.forEach((values, channel) => channel !== this.channel && path(values));
+    this.values.forEach((values, channel) => channel !== this.channel && path(values, channel));
     context.strokeStyle = colour("--accent");
     context.lineWidth = 2;
-    path(this.values[this.channel]);
+    path(this.values[this.channel], this.channel);
     if (document.activeElement === this.canvas) {
       context.beginPath();
-      context.arc(x(this.cursor), y(this.values[this.channel][this.cursor]), 5, 0, 2 * Math.PI);
+      context.arc(x(this.cursor), y(this.values[this.channel][this.cursor], this.channel), 5, 0, 2 * Math.PI);
       context.stroke();
     }
   }

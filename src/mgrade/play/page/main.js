@@ -77,7 +77,7 @@ class Page {
     $("step").onclick = keys["."];
     $("reset").onclick = keys.r;
     document.addEventListener("keydown", (event) => {
-      const typing = event.target.closest?.("input[type=text], select, [role=application]");
+      const typing = event.target.closest?.("input[type=text], input[type=number], select, [role=application]");
       const pressing = event.key === " " && event.target.closest?.("button, [type=checkbox], [type=file]");
       const act = keys[event.key.toLowerCase()];
       if (!act || typing || pressing || event.ctrlKey || event.metaKey || event.altKey) return;

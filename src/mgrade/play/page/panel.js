@@ -8,7 +8,7 @@ import { readWav } from "./wav.js";
 /** Points of a drawing: a sound of some milliseconds, or some steps. */
 const SOUND_POINTS = 200;
 const POINTS = 60;
-/** How far a drawing goes to either side: sound to full, others as standardised values do. */
+/** How far a drawing goes to either side: sound to full, others as standardised values do until someone says. */
 const LIMIT = 3;
 const $ = (id) => document.getElementById(id);
 
@@ -134,7 +134,8 @@ export class Panel {
   _drawn(sound) {
     const { about } = this.page.site;
     const [channels, points] = [sound ? 1 : this.engine.model.inputs, sound ? SOUND_POINTS : POINTS];
-    this.sketch = new Sketch($("options"), channels, points, sound ? 1 : LIMIT);
+    const say = sound ? null : (text) => this.say(text);
+    this.sketch = new Sketch($("options"), channels, points, sound ? 1 : LIMIT, say);
     requestAnimationFrame(() => this.sketch?.draw());
     return new Drawn(this.sketch.values, this.engine.model.inputs, sound, about.gain);
   }

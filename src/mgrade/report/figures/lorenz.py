@@ -12,6 +12,7 @@ from mgrade.report.figures.series import Known, curves_chart, keys, last_values,
 from mgrade.report.markup import Markup, join, tag
 from mgrade.report.palette import colour, model_colour
 from mgrade.report.runs import Run, reading
+from mgrade.report.scale import drawable
 from mgrade.report.tables import rows_of
 from mgrade.report.wording import model_name, percent, tick, value
 from mgrade.tasks.lorenz import NEIGHBOURS
@@ -119,7 +120,7 @@ def _strokes(run: Run, what: str) -> list[Stroke]:
         true, seen = run.examined["trajectories"], run.examined[what]
         points: list[Points] = [[[float(v) for v in point] for point in one] for one in seen]
         signs = [[point[0] > 0 for point in one] for one in true]
-        if any(len(point) != 3 or not all(map(math.isfinite, point)) for one in points for point in one):
+        if any(len(point) != 3 or not all(map(drawable, point)) for one in points for point in one):
             raise ValueError(f"examined.{what} must hold points of three finite numbers")
         if not points or not all(points):
             raise ValueError(f"examined.{what} must hold trajectories of a point or more")
@@ -249,4 +250,4 @@ def _mase_axis(heights: list[float]) -> Axis:
 
 def _epoch(run: Run, step: float) -> float:
     epochs, last = run.recipe["train"].get("epochs"), run.curves["step"][-1]
-    return step if epochs is None else step * epochs / last
+    return step * epochs / last if epochs and last else step

@@ -53,7 +53,8 @@ def curves_chart(
 ) -> Chart:
     """One curve for each recipe that has run; a variant of a recipe is dashed."""
     found = [(name, series) for name in names if (series := over_seeds(known.get(name, ()), curve)) is not None]
-    xs = {name: [x_of(known[name][0], step) for step in series.x] for name, series in found}
+    first = {name: next(run for run in known[name] if curve in run.curves) for name, _ in found}
+    xs = {name: [x_of(first[name], step) for step in series.x] for name, series in found}
     reach = [x for values in xs.values() for x in values]
     heights = [value for _, series in found for value in series.mean]
     chart = Chart(title, Axis(x_label, reach, ends=(0.0, max(reach, default=1.0))), y(heights))

@@ -10,7 +10,7 @@ from mgrade.report.chart import Axis, Chart, grouped
 from mgrade.report.figure import Figure, Panel
 from mgrade.report.figures.series import Known, curves_chart, keys, last_values, share_axis, standard_error
 from mgrade.report.palette import model_colour
-from mgrade.report.runs import Run, reading
+from mgrade.report.runs import Run, measured, reading
 from mgrade.report.wording import model_name, percent, short, tick
 
 FREQUENCIES = ("0.07", "0.17", "0.33", "1.0")
@@ -93,7 +93,7 @@ def _by_distance(runs: Sequence[Run]) -> dict[int, list[float]]:
     for run in runs:
         with reading(run.path):
             for distance, share in run.examined.get("recall_by_distance", {}).items():
-                found.setdefault(int(distance), []).append(float(share))
+                found.setdefault(int(distance), []).append(measured(share))
     return dict(sorted(found.items()))
 
 
