@@ -7,8 +7,9 @@ import { Model } from "./model.js";
 const inNode = typeof process !== "undefined";
 
 async function compiled(name) {
-  const file = `${name}.wasm`;
-  const model = await Model.load(inNode ? new URL(file, import.meta.url) : file);
+  const at = (file) => (inNode ? new URL(file, import.meta.url) : file);
+  const relaxed = name.endsWith("float32") ? at(`${name}.relaxed.wasm`) : undefined; // as an export has it
+  const model = await Model.load(at(`${name}.wasm`), { relaxed });
   return {
     async outputs(x) {
       model.reset();

@@ -1,5 +1,6 @@
 """WebAssembly modules, run by Node and by Chromium, against the interpreter."""
 
+import base64
 import functools
 import http.server
 import json
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from browser import chromium
 from mgrade import Model, ModelConfig
 from mgrade.deploy import (
     Interpreter,
@@ -320,6 +322,47 @@ def test_wide_values_have_room_on_the_stack(tmp_path):
     save(program, tmp_path)
     x = sequence(program, 3)
     assert_close(in_node(tmp_path, job("model", x))[0], Interpreter(program).run(x[None])[0])
+
+
+RELAXED = """
+    (async () => {
+      const { Model } = await import(MODEL);
+      const [plain, relaxed] = FILES.map((text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)));
+      const run = (model) => X.map((row) => Array.from(model.step(row)));
+      const both = [await Model.load(plain), await Model.load(plain, { relaxed })];
+      return { relaxed: Model.relaxed, outputs: both.map(run) };
+    })()
+"""
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_relaxed_modules_are_taken_where_the_engine_has_them(tmp_path, name):
+    """In Chromium they are, and give the same but for rounding; in an engine without them the plain one runs."""
+    program = make(name, **FLOATS[name])
+    save(program, tmp_path, "small")
+    x = sequence(program, 60)
+    files = [(tmp_path / f"small{kind}.wasm").read_bytes() for kind in ("", ".relaxed")]
+    assert b"\xfd\x85\x02" in files[1]
+    assert b"\xfd\x85\x02" not in files[0][: wasm.code_bytes(files[0])]
+    assert wasm.code_bytes(files[1]) < MOST_CODE
+    coded = [base64.b64encode(content).decode() for content in files]
+    expected = Interpreter(program).run(x[None])[0]
+    (tmp_path / "page.html").write_text("<title>relaxed</title>")
+    script = RELAXED.replace("FILES", json.dumps(coded)).replace("X.map", f"{json.dumps(x.tolist())}.map")
+    with chromium(tmp_path) as page:
+        page.open((tmp_path / "page.html").as_uri())
+        source = base64.b64encode((tmp_path / "model.js").read_bytes()).decode()
+        found = page.evaluate(script.replace("MODEL", json.dumps(f"data:text/javascript;base64,{source}")))
+    assert found["relaxed"]
+    for outputs in found["outputs"]:
+        assert_close(np.array(outputs), expected)
+    without = """
+        import { Model } from "./model.js";
+        Model.relaxed = false;
+        const model = await Model.load("small.wasm", { relaxed: "not-there.wasm" });
+        console.log(JSON.stringify(model.outputs));
+    """
+    assert json.loads(node(tmp_path, without)) == program.outputs
 
 
 def test_what_cannot_be_built_is_refused(tmp_path):

@@ -53,6 +53,14 @@ typedef int32_t mg_whole __attribute__((vector_size(MG_LANES * 4)));
 #define MG_NEAR(pointer)
 #define MG_UNROLLED
 #endif
+/* a b + c: in one instruction where WebAssembly has it; other compilers see to that themselves. */
+#if defined(__wasm_relaxed_simd__)
+#define MG_ALL(x) ((mg_lanes){x, x, x, x})
+#define MG_FUSED(a, b, c) __builtin_wasm_relaxed_madd_f32x4(a, b, c)
+#else
+#define MG_ALL(x) (x)
+#define MG_FUSED(a, b, c) ((c) + (a) * (b))
+#endif
 #define MG_AT(pointer, v) (((const mg_lanes *)(const void *)(pointer))[v])
 #define MG_PUT(pointer, v) (((mg_lanes *)(void *)(pointer))[v])
 /* A weight matrix begins where a vector does: no load crosses from one line of the cache into the next. */
@@ -98,16 +106,16 @@ MG_UNUSED static inline mg_lanes mg_sigmoids(mg_lanes x) {
     const mg_lanes none = {0}, bound = none + 87.0f;
     x = mg_choose((mg_bits)(x > bound), bound, x);
     x = -mg_choose((mg_bits)(x < -bound), -bound, x);
-    const mg_lanes turned = x * 1.44269504f + 12582912.0f;
+    const mg_lanes turned = MG_FUSED(x, MG_ALL(1.44269504f), MG_ALL(12582912.0f));
     const mg_lanes whole = __builtin_convertvector((mg_whole)((mg_bits)turned - 0x4b400000u), mg_lanes);
-    const mg_lanes r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+    const mg_lanes r = MG_FUSED(whole, MG_ALL(2.12194440e-4f), MG_FUSED(whole, MG_ALL(-0.693359375f), x));
     mg_lanes p = none + 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
+    p = MG_FUSED(p, r, MG_ALL(1.3981999507e-3f));
+    p = MG_FUSED(p, r, MG_ALL(8.3334519073e-3f));
+    p = MG_FUSED(p, r, MG_ALL(4.1665795894e-2f));
+    p = MG_FUSED(p, r, MG_ALL(1.6666665459e-1f));
+    p = MG_FUSED(p, r, MG_ALL(5.0000001201e-1f));
+    p = MG_FUSED(p, r * r, r) + 1.0f;
     const mg_lanes scale = (mg_lanes)(((mg_bits)turned << 23) + 0x3f800000u);
     return 1.0f / (1.0f + p * scale);
 }
@@ -185,8 +193,8 @@ MG_HOT static void mg_norm(float *y, const float *x, const float *scale, const f
 #if defined(MG_LANES)
 #define MG_FROM_ZERO(v) mg_lanes sum##v = {0};
 #define MG_FROM_BIAS(v) mg_lanes sum##v = MG_AT(bias + done, v);
-#define MG_PLUS_INPUT(v) sum##v += x[i] * MG_AT(row, v);
-#define MG_PLUS_PAST(v) sum##v += MG_AT(w, v) * MG_AT(row, v);
+#define MG_PLUS_INPUT(v) sum##v = MG_FUSED(MG_ALL(x[i]), MG_AT(row, v), sum##v);
+#define MG_PLUS_PAST(v) sum##v = MG_FUSED(MG_AT(w, v), MG_AT(row, v), sum##v);
 #define MG_INTO_Y(v) MG_PUT(y + done, v) = sum##v;
 #endif
 

@@ -26,6 +26,7 @@ FLAGS = (
     *("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror"),
     *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--export=__heap_base", "-Wl,--stack-first"),
 )
+RELAXED = ("-mrelaxed-simd",)
 PANEL = 32
 """Outputs that eight vectors of WebAssembly hold, which a browser keeps in registers."""
 # Of the stack, beyond the values of a step: the operations' own.
@@ -38,8 +39,11 @@ def available() -> str | None:
     return f"WebAssembly cannot be built here: apt-get install {' '.join(missing)}" if missing else None
 
 
-def to_wasm(program: Program, name: str = "model") -> bytes:
-    """The module: `exports.c.in` says what it exports, its section `mgrade` what it takes and gives."""
+def to_wasm(program: Program, name: str = "model", relaxed: bool = False) -> bytes:
+    """The module: `exports.c.in` says what it exports, its section `mgrade` what it takes and gives.
+
+    `relaxed`: with vectors that multiply and add at once, which not every engine has; outputs differ by rounding.
+    """
     check_name(name)
     if missing := available():
         raise ValueError(missing)
@@ -49,7 +53,7 @@ def to_wasm(program: Program, name: str = "model") -> bytes:
             (folder / file).write_text(text, encoding="utf-8")
         target = ["-isystem", str(HERE / "include"), "-o", "out.wasm", f"{name}.c", "mgrade_exports.c"]
         linking = [f"-fuse-ld={_tool('lld-19')}", f"-Wl,-z,stack-size={_stack(program)}"]
-        command = [str(_tool("clang-19")), *FLAGS, *linking, *target]
+        command = [str(_tool("clang-19")), *FLAGS, *(RELAXED if relaxed else ()), *linking, *target]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()[:2000]}")
@@ -71,12 +75,14 @@ def wasm_files(program: Program, name: str = "model") -> dict[str, bytes]:
     """What `save_wasm` writes, by name."""
     if name == "package":
         raise ValueError("name must not be 'package': package.json is a file of its own")
-    module = to_wasm(program, name)
+    modules = {f"{name}.wasm": to_wasm(program, name)}
+    if not program.integer:
+        modules[f"{name}.relaxed.wasm"] = to_wasm(program, name, relaxed=True)
     package = {"name": name.replace("_", "-"), "version": mgrade.__version__, "type": "module", "main": "model.js"}
     return {
-        f"{name}.wasm": module,
+        **modules,
         f"{name}.json": _text(_metadata(program, name)),
-        "package.json": _text({**package, "files": ["model.js", f"{name}.wasm", f"{name}.json"]}),
+        "package.json": _text({**package, "files": ["model.js", *modules, f"{name}.json"]}),
         "model.js": (HERE / "model.js").read_bytes(),
     }
 
