@@ -52,7 +52,7 @@ def fit(
 ) -> None:
     """Train a classifier on labelled recordings, judge it on others, and write it as a program for a chip."""
     from mgrade.deploy import check_target
-    from mgrade.deploy.chip import ChipError
+    from mgrade.deploy.chip import CHIPS, ChipError
     from mgrade.footprint import find_chip
 
     _need_sklearn()
@@ -64,7 +64,11 @@ def fit(
     if verify and target is None:
         raise ValueError("--verify needs --chip: which core to emulate")
     _check_options(precision, to, test, seed, epochs)
-    check_target(to, target.core.lower() if verify and target else None)
+    core = target.core.lower() if verify and target else None
+    if target is not None and core is not None and core not in CHIPS:
+        emulated = ", ".join(CHIPS)
+        raise ValueError(f"--verify: {target.name} has a core that is not emulated here, {core}: {emulated} are")
+    check_target(to, core)
     check_output(out, to)
     limit = budget_for(target, budget)
     whole = _read(recordings, label, sequence, channels)
