@@ -172,7 +172,7 @@ def test_what_cannot_be_brought_into_whole_numbers_is_named():
 def test_sums_that_32_bits_do_not_hold_are_refused():
     wide = Op("linear", (0,), {"weight": np.ones((1, 513), np.float32), "bias": np.zeros(1, np.float32)})
     program = Program(513, False, (wide,))
-    with pytest.raises(ValueError, match="integer sums take at most 512 terms, got 513"):
+    with pytest.raises(ValueError, match=r"\(linear\): whole numbers take at most 512 inputs, got 513: take float32"):
         quantise(program, calibrate(program, [np.ones((1, 1, 513))]))
 
 

@@ -12,7 +12,8 @@ CPU = torch.device("cpu")
 
 
 def lorenz():
-    return load_recipe("lorenz/mgrade", ["task.trajectories=23", "task.length=12", "task.validation=3"]).task
+    few = ["task.trajectories=23", "task.length=12", "task.validation=3", "task.overlap_trajectories=2"]
+    return load_recipe("lorenz/mgrade", few).task
 
 
 def feed(task, batch=5, seed=0, processes=None):
