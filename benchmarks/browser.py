@@ -16,17 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import UnavailableError
-from benchmarks.runtimes import (
-    BROWSERS,
-    PRECISIONS,
-    STEPS,
-    Subject,
-    checked,
-    fresh_folder,
-    noted,
-    save_wasm_modules,
-    timing,
-)
+from benchmarks.runtimes import BROWSERS, fresh_folder, save_wasm_modules
+from benchmarks.subject import PRECISIONS, STEPS, Subject, checked, noted, timing
 
 
 def browser(subject: Subject, repeats: int, web: bool) -> dict[str, dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import shutil
 import subprocess
 import sys
@@ -18,19 +17,9 @@ import torch
 
 from benchmarks import report
 from benchmarks.browser import browser
-from benchmarks.runtimes import (
-    BROWSERS,
-    OURS,
-    PRECISIONS,
-    SAMPLE_SECONDS,
-    Contender,
-    Subject,
-    Workers,
-    checked,
-    contenders,
-    noted,
-    timing,
-)
+from benchmarks.measure import in_turns
+from benchmarks.runtimes import BROWSERS, OURS, SAMPLE_SECONDS, Contender, Workers, contenders
+from benchmarks.subject import PRECISIONS, Subject, checked, noted, timing
 from mgrade.deploy import (
     chip,
     dequantise_output,
@@ -52,18 +41,10 @@ def compare(subject: Subject, builds: Mapping[str, Callable[[], Contender]], rep
             ready[name] = contender, whole * contender.least
             results[name]["steps_per_sample"] = whole * contender.least
     samples: dict[str, list[float]] = {name: [] for name in ready}
-    order = list(ready)
-    gc.collect()
-    gc.disable()
-    try:
-        for turn in range(repeats):
-            first = turn % max(len(order), 1)
-            for name in order[first:] + order[:first]:
-                contender, count = ready[name]
-                contender.seconds(max(contender.least, count // 10))  # its weights come back into the cache
-                samples[name].append(contender.seconds(count))
-    finally:
-        gc.enable()
+    for name in in_turns(ready, repeats):
+        contender, count = ready[name]
+        contender.seconds(max(contender.least, count // 10))  # its weights come back into the cache
+        samples[name].append(contender.seconds(count))
     for name, times in samples.items():
         results[name] |= timing(times)
     return results

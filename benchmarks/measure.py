@@ -9,7 +9,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -53,17 +53,22 @@ def interleave(runs: Mapping[str, Run], device: str, repeats: int) -> dict[str, 
     """`repeats` samples of every run: round by round, and each round starts with another one."""
     times = {name: _times(seconds(run, device), device) for name, run in runs.items()}
     samples: dict[str, list[float]] = {name: [] for name in runs}
-    order = list(runs)
+    for name in in_turns(runs, repeats):
+        samples[name].append(seconds(runs[name], device, times[name]))
+    return samples
+
+
+def in_turns(names: Iterable[str], repeats: int) -> Iterator[str]:
+    """Every name in each of `repeats` rounds, each of which starts with another one; no garbage is collected."""
+    order = list(names)
     gc.collect()
     gc.disable()
     try:
         for turn in range(repeats):
             first = turn % max(len(order), 1)
-            for name in order[first:] + order[:first]:
-                samples[name].append(seconds(runs[name], device, times[name]))
+            yield from order[first:] + order[:first]
     finally:
         gc.enable()
-    return samples
 
 
 def _times(estimate: float, device: str) -> int:
