@@ -58,6 +58,17 @@ def test_pieces_and_single_steps_are_the_whole(preset, share, readout):
 
 
 @every_preset
+def test_the_last_outputs_alone_are_those_of_the_whole(preset):
+    model, x, _ = on_gpu(preset)
+    parameters = list(model.parameters())
+    last, whole = model(x, last=16)[0], model(x)[0][:, -16:]
+    assert_close(last, whole, TOLERANCE[torch.float32])
+    grads, wanted = (torch.autograd.grad(y.square().sum(), parameters) for y in (last, whole))
+    for (name, _), one, other in zip(model.named_parameters(), grads, wanted, strict=True):
+        assert_close(one, other, 1e-4, what=name)
+
+
+@every_preset
 def test_an_input_never_changes_an_earlier_output(preset):
     model, x, _ = on_gpu(preset)
     y, _ = model(x)

@@ -73,6 +73,16 @@ def test_wrong_lengths_are_refused(model, lengths, match):
     refused(match, model, X, lengths=lengths)
 
 
+@pytest.mark.parametrize("last", [-1, 6, 1.0, True, "all"])
+def test_a_wrong_number_of_last_steps_is_refused(last):
+    refused(rf"^last must be a number of steps from 0 to 5, got {last!r}$", model_of(small("mgrade")), X, last=last)
+
+
+def test_last_steps_of_a_pooled_readout_or_of_padded_rows_are_refused(model):
+    refused(r"^last cannot go with readout 'mean'", model, X, last=1)
+    refused(r"^last cannot go with lengths", model_of(small("mgrade")), X, lengths=torch.tensor([5, 2]), last=1)
+
+
 @pytest.mark.parametrize(
     ("reset", "match"),
     [

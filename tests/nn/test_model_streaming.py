@@ -135,6 +135,21 @@ def test_an_input_never_changes_an_earlier_output(preset, dtype, value):
         assert not torch.equal(other[:, step], y[:, step])
 
 
+@every_preset
+@pytest.mark.parametrize("steps", [0, 1, 7, 20])
+def test_the_last_outputs_alone_are_those_of_the_whole(preset, steps):
+    config = small(preset)
+    model, x, reset = model_of(config), random_input(config, 2, 20), some(2, 20, 0.1)
+    (whole, state), (last, same) = model(x, reset=reset), model(x, reset=reset, last=steps)
+    assert_close(last, whole[:, 20 - steps :], 1e-13)
+    assert all(torch.equal(leaves(same)[name], tensor) for name, tensor in leaves(state).items())
+    parameters = list(model.parameters())
+    wanted = torch.autograd.grad(whole[:, 20 - steps :].square().sum(), parameters, materialize_grads=True)
+    grads = torch.autograd.grad(last.square().sum(), parameters, materialize_grads=True)
+    for (name, _), one, other in zip(model.named_parameters(), grads, wanted, strict=True):
+        assert_close(one, other, 1e-12, what=name)
+
+
 @pytest.mark.parametrize("vocabulary", [1, 3, 256, 257])
 def test_tokens_are_one_hot_inputs(vocabulary):
     model = model_of(small("mgrade", inputs=vocabulary, tokens=True))

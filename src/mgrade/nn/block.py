@@ -84,8 +84,9 @@ class Block(nn.Module):
         state: tuple[Tensor | None, Tensor | None],
         reset: Tensor | None = None,
         lengths: Tensor | None = None,
+        last: int | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """x (batch, time, dim) -> (batch, time, dim) and the state (delay line, hidden) after it.
+        """x (batch, time, dim) -> (batch, time, dim), or its `last` steps, and the state (delay line, hidden) after it.
 
         A state of None is that of the beginning.
         """
@@ -97,6 +98,8 @@ class Block(nn.Module):
             x, history = self._beside("conv", self.conv, x, history, reset, lengths)
         if self.recurrence is not None:
             x, hidden = self._beside("recurrence", self.recurrence, x, hidden, reset, lengths)
+        if last is not None:  # what follows works step by step
+            x, start = _tail(x, last), _tail(start, last)
         if self._fuses_end():
             return self._fused_end(x), self._whole(x.shape[0], history, hidden)
         if self.mlp is not None:
@@ -160,3 +163,9 @@ class Block(nn.Module):
         history = parameter.new_zeros(batch, 0, 0) if self.conv is None else self.conv.initial_state(batch)
         hidden = parameter.new_zeros(batch, 0) if self.recurrence is None else self.recurrence.initial_state(batch)
         return history, hidden
+
+
+def _tail(x: Tensor, steps: int) -> Tensor:
+    """The last steps of x (batch, time, dim), with a gradient that is laid out as x is."""
+    begin = x.shape[1] - steps
+    return x[:, begin:] if x.stride(2) == 1 else x.transpose(1, 2)[..., begin:].transpose(1, 2)

@@ -60,18 +60,21 @@ class Model(nn.Module):
         *,
         lengths: Tensor | None = None,
         reset: Tensor | None = None,
+        last: int | None = None,
     ) -> tuple[Tensor, State]:
         """Runs over any number of steps, from `state` (default: the beginning).
 
         x (batch, time, inputs), or token ids (batch, time).
         lengths (batch): how many steps of each row are valid; the rest is padding on the right.
         reset (batch, time), boolean: restart before the steps where it is true.
+        last: outputs at so many last steps alone (readout `every`), without computing what only the others need.
         Under CUDA autocast, activations are in its dtype; states and sums stay in float32.
         Returns outputs, (batch, time, outputs) for readout `every` and (batch, outputs) for pooled ones, and
         the state after the last valid step. Outputs at padding mean nothing.
         """
         self._check_input(x)
         batch, time = x.shape[:2]
+        self._check_last(last, time, lengths)
         if state is not None:
             self._check_state(state, batch)
         if lengths is not None:
@@ -86,7 +89,8 @@ class Model(nn.Module):
         histories, hiddens = [], []
         for index, layer in enumerate(self._blocks()):
             before = (None, None) if state is None else (state.history[index], state.hidden[index])
-            features, (history, hidden) = layer(features, before, reset, lengths)
+            final = index == self.config.depth - 1
+            features, (history, hidden) = layer(features, before, reset, lengths, last if final else None)
             histories.append(history)
             hiddens.append(hidden)
         pooled = self.readout.initial_state(batch) if state is None else (state.total, state.steps)
@@ -245,6 +249,15 @@ class Model(nn.Module):
             raise ValueError(f"x must have the dtype of the weights, {dtype}, got {x.dtype}")
         if config.pair and x.shape[0] % 2:
             raise ValueError(f"x must hold pairs of rows, first documents then second ones, got {x.shape[0]} rows")
+
+    def _check_last(self, last: int | None, time: int, lengths: Tensor | None) -> None:
+        if last is None:
+            return
+        if self.config.readout != "every" or lengths is not None:
+            what = "lengths" if lengths is not None else f"readout {self.config.readout!r}"
+            raise ValueError(f"last cannot go with {what}: it chooses among the outputs of every step")
+        if isinstance(last, bool) or not isinstance(last, int) or not 0 <= last <= time:
+            raise ValueError(f"last must be a number of steps from 0 to {time}, got {last!r}")
 
     def _check_state(self, state: Any, batch: int) -> None:
         """Refuses a state that is not one of this model's for `batch` rows."""

@@ -91,5 +91,5 @@ class SelectiveCopying(Drawn):
 
     def _answers(self, model: Model, tokens: Tensor) -> Tensor:
         """Logits at the markers (count, values, symbols)."""
-        logits: Tensor = model(tokens)[0]
-        return logits[:, -self.values :]
+        logits: Tensor = model(tokens, last=self.values)[0]
+        return logits
