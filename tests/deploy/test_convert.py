@@ -122,6 +122,11 @@ def test_two_documents_have_no_single_stream():
         from_model(Model(small("mgrade", readout="mean", pair=True)))
 
 
+def test_candidates_of_log_space_have_no_program():
+    with pytest.raises(ValueError, match=r"^candidate must be 'linear' in a program, got 'positive'$"):
+        from_model(Model(small("mingru", candidate="positive")))
+
+
 @pytest.mark.parametrize(
     ("preset", "fields"),
     [

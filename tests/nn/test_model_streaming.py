@@ -89,6 +89,22 @@ def test_a_step_at_a_time_is_the_whole(preset, dtype, readout, tokens):
         assert_same(model, (y, state), whole, None)
 
 
+def test_a_positive_candidate_is_the_one_of_log_space():
+    config = small("mingru", depth=1, candidate="positive", mlp="none", norm="none", skips=())
+    model, x = model_of(config), random_input(config, 2, 25)
+    layer = model.layers[0].recurrence
+    gate, value = torch.nn.functional.linear(model.encoder(x), layer.weight, layer.bias).chunk(2, -1)
+    value = torch.where(value > 0, value + 0.5, torch.sigmoid(value))
+    h, expected = torch.zeros(2, 6).double(), []
+    for z, c in zip(torch.sigmoid(gate).unbind(1), value.unbind(1), strict=True):
+        h = (1 - z) * h + z * c
+        expected.append(h)
+    y, state = model(x)
+    assert_close(y, model.readout.head(torch.stack(expected, 1)), 1e-12)
+    assert state.hidden[0].min() > 0
+    assert_same(model, in_pieces(model, x, model.initial_state(2), range(26)), (y, state), None)
+
+
 @every_preset
 @pytest.mark.parametrize("readout", READOUTS)
 def test_a_padded_row_is_as_if_it_were_alone(preset, readout):

@@ -105,6 +105,8 @@ class _Builder:
 
     def _recurrence(self, layer: nn.Module, value: int) -> int:
         if isinstance(layer, MinGRU):
+            if layer.candidate != "linear":
+                raise ValueError(f"candidate must be 'linear' in a program, got {layer.candidate!r}")
             halves = zip(layer.weight.chunk(2), layer.bias.chunk(2), strict=True)
             gate, candidate = (self.add("linear", [value], weight=weight, bias=bias) for weight, bias in halves)
             return self.add("gated", [gate, candidate])

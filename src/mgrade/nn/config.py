@@ -12,6 +12,7 @@ CHOICES = {
     "conv": ("delay", "dilated", "none"),
     "position_init": ("even", "random"),
     "recurrence": ("mingru", "lru", "none"),
+    "candidate": ("linear", "positive"),
     "mlp": ("gelu", "glu", "none"),
     "norm": ("post", "pre", "none"),
     "readout": ("every", "last", "mean", "sum"),
@@ -69,6 +70,9 @@ class ModelConfig:
     gate_bias: str | float = "zero"
     """Start of the update gate's bias: `zero`, `open` (lets the candidate in), `closed` (keeps the state),
     `uniform` (the paper's UGI: time constants spread over the units) or a number."""
+    candidate: str = "linear"
+    """What the gate of a `mingru` lets in: W x + b itself, `linear` (the paper's Eq. 2), or made `positive` as minGRU
+    in log space has it: c + 1/2 for c above 0, sigmoid(c) below. The latter, for comparison, cannot be exported."""
     projection: bool = False
     """An extra linear layer after the recurrence, before its skip (the paper's Image model)."""
     ring: tuple[float, float] = (0.0, 0.99)

@@ -13,17 +13,19 @@ from torch import Tensor, nn
 
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
-from mgrade.ops import diagonal_scan_pairs, gated_recurrence, linear
+from mgrade.ops import diagonal_scan_pairs, gated_recurrence, gated_scan, linear
 
 
 class MinGRU(nn.Module):
     """h_t = (1 - z_t) h_{t-1} + z_t c_t with z_t = s(W_z x_t + b_z) and c_t = W_c x_t + b_c (the paper's Eq. 2).
 
-    weight (2 hidden, dim), bias (2 hidden): the first half is the gate's, the second the candidate's.
+    weight (2 hidden, dim), bias (2 hidden): the first half is the gate's, the second the candidate's. A `positive`
+    candidate is c_t + 1/2 where that is above 1/2, sigmoid(c_t) elsewhere (Feng et al. 2024).
     """
 
-    def __init__(self, dim: int, hidden: int, gate_bias: str | float = "zero"):
+    def __init__(self, dim: int, hidden: int, gate_bias: str | float = "zero", candidate: str = "linear"):
         super().__init__()
+        self.candidate = candidate
         self.weight = nn.Parameter(initialise.fan_in_(torch.empty(2 * hidden, dim)))
         self.bias = nn.Parameter(torch.zeros(2 * hidden))
         initialise.gate_bias_(self.bias.data[:hidden], gate_bias)
@@ -37,7 +39,12 @@ class MinGRU(nn.Module):
         skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> h (batch, time, hidden), plus x itself if `skip`, and the last state."""
-        return gated_recurrence(x, self.weight, self.bias, state, reset, lengths=lengths, skip=skip)
+        if self.candidate == "linear":
+            return gated_recurrence(x, self.weight, self.bias, state, reset, lengths=lengths, skip=skip)
+        gate, value = linear(x, self.weight, self.bias).chunk(2, -1)
+        value = torch.where(value > 0, value + 0.5, torch.sigmoid(value))
+        h, last = gated_scan(gate, value, state, reset, lengths=lengths)
+        return (x + h if skip else h), last
 
     def initial_state(self, batch: int) -> Tensor:
         """Zero, (batch, hidden)."""
@@ -76,7 +83,8 @@ class LRU(nn.Module):
         out = torch.stack([self.output[0], -self.output[1]], -1).flatten(1)
         decay = torch.polar(torch.exp(-rate), phase)
         h, last = diagonal_scan_pairs(decay, linear(x, into), state, reset, lengths=lengths)
-        return linear(h, out) + (self.skip + 1 if skip else self.skip) * x, last
+        beside = (self.skip + 1 if skip else self.skip).to(x.dtype)  # which may be lower than that of the weights
+        return torch.addcmul(linear(h, out), beside, x), last
 
     def initial_state(self, batch: int) -> Tensor:
         """Zero, complex (batch, hidden)."""
@@ -87,7 +95,7 @@ class LRU(nn.Module):
 def recurrence(config: ModelConfig) -> MinGRU | LRU | None:
     """The recurrence that `config` describes."""
     if config.recurrence == "mingru":
-        return MinGRU(config.dim, config.hidden, config.gate_bias)
+        return MinGRU(config.dim, config.hidden, config.gate_bias, config.candidate)
     if config.recurrence == "lru":
         return LRU(config.dim, config.hidden, config.ring)
     return None

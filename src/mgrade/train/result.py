@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import torch
 
 from mgrade._files import replace
 from mgrade._provenance import commit, hardware, versions
-from mgrade.nn import DelayConv, Model
-from mgrade.train.options import Training
+from mgrade.nn import DelayConv, Model, ModelConfig
+from mgrade.train.options import Training, plain
 from mgrade.train.recipe import Recipe
 
 
@@ -47,7 +46,8 @@ def read_result(path: Path) -> dict[str, Any] | None:
     return document
 
 
-_DEFAULTS = {"train": {f.name: f.default for f in dataclasses.fields(Training) if f.default is not dataclasses.MISSING}}
+# What an older file means by leaving an option out; those without a default are in every file.
+_DEFAULTS = {"model": ModelConfig(inputs=1, outputs=1).to_dict(), "train": plain(Training(steps=1))}
 
 
 def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:

@@ -8,13 +8,12 @@ from typing import Any
 
 from mgrade.report.chart import Axis, Chart, polyline
 from mgrade.report.figure import WIDTH, Figure, Key, Panel, text
-from mgrade.report.figures.series import Known, curves_chart, keys, last_values, standard_error
+from mgrade.report.figures.series import Known, curves_chart, keys, last_values
 from mgrade.report.markup import Markup, join, tag
 from mgrade.report.palette import colour, model_colour
 from mgrade.report.runs import Run, reading
 from mgrade.report.scale import drawable
-from mgrade.report.tables import rows_of
-from mgrade.report.wording import model_name, percent, tick, value
+from mgrade.report.wording import model_name, percent, tick
 from mgrade.tasks.lorenz import NEIGHBOURS
 
 # How an attractor is looked at: radians about the vertical, and down onto it; hidden states so that one sees the plane
@@ -79,7 +78,7 @@ def components(known: Known) -> Figure | None:
 
 
 def learning(known: Known) -> Figure | None:
-    """MASE over epochs, observed and unobserved, and the overlap of neighbours: over epochs too, where it was kept."""
+    """MASE over epochs, observed and unobserved, and the overlap of neighbours."""
     names = [f"lorenz/{model}{variant}" for variant in ("", "@ajar") for model in ("mgrade", "mingru")]
     names = [name for name in names if known.get(name)]
     if not names:
@@ -93,17 +92,12 @@ def learning(known: Known) -> Figure | None:
         panels.append(chart.panel(f"Validation MASE of {which} coordinates over epochs; at the end: {ends}."))
         told.append(f"{which}: {ends}")
     overlap = "validation_neighbour_overlap"
-    if all(overlap in run.curves for name in names for run in known[name]):
-        chart = curves_chart("Neighbour overlap", known, names, overlap, _overlap_axis, "epoch", _epoch)
-        ends = last_values(known, names, overlap)
-        panels.append(chart.panel(f"Validation share of nearest neighbours kept over epochs; at the end: {ends}."))
-        kept = f"Neighbour overlap at the end: {ends}."
-    else:
-        panels.append(_overlap(known, names))
-        kept = "Neighbour overlap is measured once, at the end of a run; a ring is the paper's."
+    chart = curves_chart("Neighbour overlap", known, names, overlap, _overlap_axis, "epoch", _epoch)
+    ends = last_values(known, names, overlap)
+    panels.append(chart.panel(f"Validation share of nearest neighbours kept over epochs; at the end: {ends}."))
     caption = (
         f"Mean ± standard error over seeds. MASE at the end, {'; '.join(told)}. Below 1 is better than to predict that "
-        f"nothing changes. {kept}"
+        f"nothing changes. Neighbour overlap at the end: {ends}."
     )
     return Figure("lorenz-learning", "Learning to predict the next step", caption, panels, keys(names, known))
 
@@ -211,25 +205,6 @@ def _pair(run: Run, strokes: Sequence[Stroke], variance: Sequence[float], a: int
         style = {"stroke": stroke, "stroke_width": 0.9, "stroke_linecap": "round"}
         chart.add(tag("path", d="".join(paths) or "M0 0", fill="none", **style))
     return chart.panel(f"{chart.title}: {labels[0]} across, {labels[1]} upwards.")
-
-
-def _overlap(known: Known, names: Sequence[str]) -> Panel:
-    rows = [row for row in rows_of(["lorenz"], known) if row.figure == "neighbour_overlap" and row.recipe in names]
-    rows.sort(key=lambda row: names.index(row.recipe))
-    values = [v for row in rows for v in (*row.ours, row.paper) if isinstance(v, float)]
-    across = Axis("", (), ends=(0.0, float(len(rows))), ticks=())
-    chart = Chart("Neighbour overlap", across, _overlap_axis(values))
-    told = []
-    for index, row in enumerate(rows):
-        name, fill = model_name(row.recipe), model_colour(row.recipe)
-        for run, share in zip(row.runs, row.ours, strict=True):
-            chart.point(index + 0.5, share, fill, f"{name}, seed {run.seed}: {percent(share)}", radius=4)
-        if isinstance(row.paper, float):
-            chart.point(index + 0.8, row.paper, fill, f"{name}, the paper: {percent(row.paper)}", hollow=True)
-        for line, words in enumerate(name.split(" @")):
-            chart.label(chart.x(index + 0.5), chart.height - 26 + 16 * line, words, anchor="middle", fill="soft")
-        told.append(f"{name} {value(row.figure, row.mean, standard_error(row.ours) if len(row.ours) > 1 else None)}")
-    return chart.panel(f"Share of nearest neighbours kept in the hidden state, by seed: {'; '.join(told)}.")
 
 
 def _variance(run: Run) -> list[float]:

@@ -21,7 +21,7 @@ FLIPFLOP = ("flipflop/mgrade", "flipflop/lru-dcls", "flipflop/tcn")
 
 
 def patterns(known: Known) -> Figure | None:
-    """Validation accuracy over steps at one frequency; test accuracy over all, after training and early in it."""
+    """Validation accuracy over steps at one frequency; test accuracy over all, after training and midway."""
     names = [name for name in LAYERED if known.get(name)]
     if not names:
         return None
@@ -29,8 +29,8 @@ def patterns(known: Known) -> Figure | None:
     ends = last_values(known, names, "validation_accuracy")
     panels = [chart.panel(f"Validation accuracy over training steps at frequency 0.33; at the end: {ends}.")]
     told = []
-    for early, when in ((False, "after training"), (True, "early")):
-        panel, words = _bars(known, early)
+    for suffix, when in (("", "after training"), ("-early", "early"), ("-positive", "midway with positive candidates")):
+        panel, words = _bars(known, suffix)
         if panel is not None:
             panels.append(panel)
             told.append(f"{when}, {words}")
@@ -57,10 +57,10 @@ def recall(known: Known) -> Figure | None:
     return Figure("flipflop", "Flip-Flop: learning, and recall over distance", caption, panels, keys(names, known), 2)
 
 
-def _bars(known: Known, early: bool) -> tuple[Panel | None, str]:
+def _bars(known: Known, suffix: str) -> tuple[Panel | None, str]:
     series, steps = [], set[str]()
     for name in LAYERED:
-        runs = [known.get(variant, ()) for variant in (_variant(name, f, early) for f in FREQUENCIES)]
+        runs = [known.get(variant, ()) for variant in (_variant(name, f, suffix) for f in FREQUENCIES)]
         if any(runs):
             scores = [[run.metrics["test_accuracy"] for run in of] for of in runs]
             values = [_mean(score) for score in scores]
@@ -68,7 +68,7 @@ def _bars(known: Known, early: bool) -> tuple[Panel | None, str]:
             steps |= {str(run.recipe["train"].get("steps")) for of in runs for run in of}
     if not series:
         return None, ""
-    title = f"After {' or '.join(sorted(steps))} steps"
+    title = f"After {' or '.join(sorted(steps))} steps{', positive candidates' if suffix == '-positive' else ''}"
     y = Axis("test accuracy", (), ends=(0.0, 1.0), write=tick)
     chart = grouped(
         title, FREQUENCIES, series, y, "frequency", lambda v, s: percent(v) + (f" ± {100 * s:.1f}" if s else "")
@@ -81,9 +81,9 @@ def _bars(known: Known, early: bool) -> tuple[Panel | None, str]:
     return chart.panel(f"{title}, test accuracy at frequencies {', '.join(FREQUENCIES)}: {words}."), words
 
 
-def _variant(name: str, frequency: str, early: bool) -> str:
+def _variant(name: str, frequency: str, suffix: str) -> str:
     """The recipe without a variant is the one at 0.33, trained to the end."""
-    variant = f"{frequency}-early" if early else "" if frequency == "0.33" else frequency
+    variant = "" if (frequency, suffix) == ("0.33", "") else frequency + suffix
     return f"{name}@{variant}" if variant else name
 
 
