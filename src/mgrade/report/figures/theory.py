@@ -37,7 +37,7 @@ def patterns(known: Known) -> Figure | None:
     caption = (
         f"Mean ± standard error over seeds. Test accuracy from the slowest to the fastest patterns: {'; '.join(told)}."
     )
-    return Figure("highfreq", "Patterns of high frequency", caption, panels, keys(names, known))
+    return Figure("highfreq", "Patterns of high frequency", caption, panels, keys(names, known), 2)
 
 
 def recall(known: Known) -> Figure | None:
