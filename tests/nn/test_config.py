@@ -14,7 +14,9 @@ NAN, INF = float("nan"), float("inf")
 BAD = {
     **{name: [0, -1, 1.5, "2", None, True] for name in ("inputs", "outputs", "dim", "depth", "taps", "max_delay")},
     **{name: [1, 0, "yes", None] for name in ("tokens", "projection", "pair")},
-    **{name: ["other", "", None, 1, ["none"]] for name in ("conv", "recurrence", "mlp", "norm", "readout")},
+    **{
+        name: ["other", "", None, 1, ["none"]] for name in ("conv", "recurrence", "candidate", "mlp", "norm", "readout")
+    },
     "position_init": ["odd", None],
     **{name: [0, -1.0, NAN, INF, "1", None, True] for name in ("expansion", "sigma", "conv_scale")},
     "dropout": [-0.1, 1, 1.5, NAN, "0", None, True],
