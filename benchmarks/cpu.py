@@ -8,7 +8,6 @@ from typing import Any
 from benchmarks import contenders, measure, report, streaming
 from benchmarks.configurations import CONFIGURATIONS
 from benchmarks.contenders import Workload
-from mgrade._memory import keep_memory
 
 DEVICE = "cpu"
 NAMES = [name for name, configuration in CONFIGURATIONS.items() if configuration.cpu_batch is not None]
@@ -17,7 +16,6 @@ NAMES = [name for name, configuration in CONFIGURATIONS.items() if configuration
 def main(argv: list[str] | None = None) -> int:
     """Runs everything, prints tables, writes the file; the exit status."""
     options = report.parse(report.arguments("mgrade and its peers on the CPU", repeats=10, names=NAMES), argv)
-    keep_memory()  # as `mgrade train` does, for all contenders alike
     document = report.header(options, DEVICE)
     report.show_header(document)
     bandwidth, with_peers = document["copy_bandwidth"], not options.skip_peers

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mgrade._memory import keep_memory
 from mgrade.cli.deploy import _fail
 
 if TYPE_CHECKING:
@@ -81,7 +80,6 @@ def fit(
     for doubt in doubts(whole):
         _say(doubt)
     _say("{count} recordings of {shortest} to {longest} samples, median {median:g}".format(**facts["recordings"]))
-    keep_memory()
     with Console(stderr=True).status(f"training on {len(training.series)} {unit}") as status:
         found = train(
             training, held_out, limit, frame, status.update, precision=precision, epochs=epochs, random_state=seed

@@ -13,8 +13,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mgrade._memory import keep_memory
-
 
 class Device(str, Enum):
     """Where to compute."""
@@ -77,7 +75,6 @@ def train(
     """Train a recipe: checkpoints and model under OUT/runs, a result file per seed under OUT/results."""
     from mgrade.train import Stopped, launch, load_recipe
 
-    keep_memory()
     use_data(data)
     if any(seed < 0 for seed in seeds or []):
         raise ValueError(f"seed must be at least 0, got {min(seeds or [])}")
@@ -131,7 +128,6 @@ def reproduce(
 
     use_data(data)
     if not show:
-        keep_memory()
         try:
             run_missing(experiments, root=out, device=choose_device(device), max_minutes=max_minutes)
         except Stopped as stopped:
