@@ -47,6 +47,20 @@ def test_a_captured_step_gives_the_weights_of_a_plain_one():
         assert torch.allclose(captured, plain, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_one_autocast_around_many_steps_learns_with_the_weights_there_are(device):
+    model, x, target = setting(device)
+    step = TrainingStep(model, loss, rate=3e-2)
+    shown, judged = [], []
+    with torch.autocast(device, torch.bfloat16):
+        for _ in range(20):
+            with torch.no_grad(), torch.autocast(device, torch.bfloat16, cache_enabled=False):
+                judged.append(float(loss(model, x, target)))
+            shown.append(float(step(x, target)))
+    assert shown[-1] < 0.5 * shown[0]
+    assert shown == pytest.approx(judged, rel=0.02)
+
+
 @pytest.mark.parametrize("steps_before", [0, 3])
 def test_what_a_warm_up_changes_is_put_back(steps_before):
     ways = []

@@ -90,6 +90,7 @@ class TrainingStep:
         for static, given in zip(self._inputs, batch, strict=True):
             static.copy_(given)
         self._graph.replay()
+        torch.clear_autocast_cache()
         return self._result
 
     def failed(self) -> bool:
@@ -145,6 +146,7 @@ class TrainingStep:
         found = self.optimiser.found_inf
         torch.maximum(found, torch.ne(shown * 0, 0), out=found)
         self.optimiser.step()
+        torch.clear_autocast_cache()  # around several steps, autocast would go on with its copies of these weights
         self.model.constrain_()
         self.count.add_(1).clamp_(max=len(self.table) - 1)
         return shown
