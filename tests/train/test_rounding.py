@@ -19,6 +19,7 @@ SNAP = (
     "train.sigma_until=0.5",
     "train.snap=true",
     "train.int8=true",
+    "train.average=0.5",
 )
 
 
@@ -98,6 +99,7 @@ def test_a_step_for_int8_learns():
     [
         ("train.snap=1", "snap must be true or false, got 1"),
         ("train.int8=2", "int8 must be true or false, got 2"),
+        ("train.average=1", "average must be at least 0 and below 1, got 1"),
     ],
 )
 def test_what_cannot_be_is_refused(recipe, setting, message):

@@ -61,12 +61,28 @@ def test_one_autocast_around_many_steps_learns_with_the_weights_there_are(device
     assert shown == pytest.approx(judged, rel=0.02)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_average_is_that_of_the_weights_after_every_step(device):
+    model, x, target = setting(device)
+    step = TrainingStep(model, loss, rate=1e-2, average=0.75)
+    expected = [parameter.detach().clone() for parameter in model.parameters()]
+    for _ in range(5):
+        step(x, target)
+        expected = [0.75 * old + 0.25 * now.detach() for old, now in zip(expected, model.parameters(), strict=True)]
+    own = [parameter.detach().clone() for parameter in model.parameters()]
+    with step.averaged():
+        inside = [parameter.detach().clone() for parameter in model.parameters()]
+    for average, value, parameter, before in zip(inside, expected, model.parameters(), own, strict=True):
+        assert torch.allclose(average, value, rtol=1e-5, atol=1e-7)
+        assert torch.equal(parameter, before)
+
+
 @pytest.mark.parametrize("steps_before", [0, 3])
 def test_what_a_warm_up_changes_is_put_back(steps_before):
     ways = []
     for warm_up in (0, 2):
         model, x, target = setting("cpu")
-        step = TrainingStep(model, loss, rate=1e-2, schedule=cosine(20))
+        step = TrainingStep(model, loss, rate=1e-2, schedule=cosine(20), average=0.5)
         for _ in range(steps_before):
             step(x, target)
         before = step._snapshot()
@@ -75,7 +91,7 @@ def test_what_a_warm_up_changes_is_put_back(steps_before):
         step._restore(before)
         for _ in range(3):
             step(x, target)
-        ways.append([parameter.detach().clone() for parameter in model.parameters()])
+        ways.append([*(parameter.detach().clone() for parameter in model.parameters()), *step.averages.values()])
     for plain, restored in zip(*ways, strict=True):
         assert torch.equal(plain, restored)
 

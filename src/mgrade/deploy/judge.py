@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mgrade.deploy.c.host import compile, compiler
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.program import Program
 from mgrade.nn import ModelConfig
 
+Array = npt.NDArray[Any]
+
 
 class Streamed:
-    """Calls like a model's, answered by the interpreter step by step."""
+    """Calls like a model's, answered step by step: by the compiled program, or without a C compiler the interpreter."""
 
     training = False
 
     def __init__(self, program: Program, config: ModelConfig):
         self.program, self.config = program, config
+        try:
+            compiler()
+        except ValueError:
+            self._run = self._interpret
+        else:
+            self._compiled = compile(program)
+            self._run = self._execute
 
     def eval(self) -> Streamed:
         """As a model has it."""
@@ -30,8 +44,20 @@ class Streamed:
     def __call__(self, x: Tensor, *, lengths: Tensor | None = None) -> tuple[Tensor, None]:
         """x (batch, time, …) -> (batch, time, outputs), or (batch, outputs) after each row's last valid step."""
         values = quantise_input(self.program, x.numpy())
-        outputs = dequantise_output(self.program, Interpreter(self.program, len(values)).run(values))
-        if self.config.readout == "every":
-            return torch.from_numpy(outputs), None
-        ends = np.full(len(values), values.shape[1]) if lengths is None else lengths.numpy()
-        return torch.from_numpy(outputs[np.arange(len(values)), ends - 1]), None
+        whole = np.full(len(values), values.shape[1])
+        ends = whole if lengths is None or self.config.readout == "every" else lengths.numpy()
+        return torch.from_numpy(dequantise_output(self.program, self._run(values, ends))), None
+
+    def _interpret(self, values: Array, ends: Array) -> Array:
+        outputs = Interpreter(self.program, len(values)).run(values)
+        return outputs if self.config.readout == "every" else outputs[np.arange(len(values)), ends - 1]
+
+    def _execute(self, values: Array, ends: Array) -> Array:
+        """Row by row, in as many threads as PyTorch has: the C program holds no lock of Python's."""
+
+        def one(row: int) -> Array:
+            outputs = self._compiled.another().run(values[row, : ends[row]])
+            return outputs if self.config.readout == "every" else outputs[-1]
+
+        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+            return np.stack(list(threads.map(one, range(len(values)))))

@@ -18,7 +18,9 @@ def precision(name: str, device: torch.device) -> Iterator[None]:
     before = torch.get_float32_matmul_precision()
     on_cuda = device.type == "cuda"
     torch.set_float32_matmul_precision("high" if on_cuda and name != "float32" else "highest")
-    cast = torch.autocast("cuda", torch.bfloat16) if on_cuda and name == "bfloat16" else contextlib.nullcontext()
+    half = on_cuda and name == "bfloat16"
+    # kept copies of weights would outlive a change of the weights themselves
+    cast = torch.autocast("cuda", torch.bfloat16, cache_enabled=False) if half else contextlib.nullcontext()
     try:
         with cast:
             yield

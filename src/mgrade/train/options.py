@@ -50,6 +50,9 @@ class Training:
     An export then has no taps left to snap."""
     int8: bool = False
     """Weights are rounded as an int8 export rounds them in every pass, and in the model that is saved."""
+    average: float = 0.0
+    """What is judged, chosen and saved is a moving average of the weights, of which each step keeps this share;
+    with 0, the weights themselves."""
     precision: str = "float32"
     """Exact `float32`, `tf32` matrix products, or `bfloat16` activations (on CUDA; the CPU computes in float32)."""
     evaluations: int = 50
@@ -74,6 +77,8 @@ class Training:
             value = getattr(self, name)
             if not (_is_number(value) and 0 <= value <= 1):
                 raise ValueError(f"{name} must be a share from 0 to 1, got {value!r}")
+        if not (_is_number(self.average) and 0 <= self.average < 1):
+            raise ValueError(f"average must be at least 0 and below 1, got {self.average!r}")
         for name, choices in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")

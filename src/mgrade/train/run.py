@@ -1,7 +1,7 @@
 """A run: one recipe with one seed, from the first step to the result file, through any number of interruptions.
 
 Batches and random numbers are functions of the seed and the step, so the state of a run is its step, the weights,
-the optimiser's moments, the best weights so far, and the curve. A checkpoint holds exactly these.
+the optimiser's moments, averages and best weights so far, and the curve. A checkpoint holds exactly these.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ class Run:
             schedule=_factors(train, self.steps),
             clip=train.clip,
             int8=train.int8,
+            average=train.average,
             processes=processes,
         )
         self.validation = recipe.task.examples("validation", seed, device)
@@ -218,7 +219,7 @@ class Run:
 
     def _look(self) -> None:
         """Validation: one more point of the curve, and the best weights if these are no worse."""
-        with rounded_weights(self.model, self.recipe.train.int8):
+        with self.training.averaged(), rounded_weights(self.model, self.recipe.train.int8):
             self._judge()
 
     def _judge(self) -> None:

@@ -7,8 +7,9 @@ epoch, simply runs launch by launch, with the same result.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -34,7 +35,8 @@ class TrainingStep:
 
     loss(model, *batch) -> a scalar, or a sum and what to divide it by. `schedule` holds a factor of the learning rate
     for every step; after its end the last one stays. `clip` bounds gradients, as ("value", limit) or ("norm", limit).
-    With `int8` the loss is that of weights rounded as an int8 export rounds them.
+    With `int8` the loss is that of weights rounded as an int8 export rounds them. With `average`, a moving average of
+    the weights is kept as well, of which each step leaves that share: `averaged` puts it into the model.
     From the first loss on that is not finite nothing is updated any more: `failed()` says so.
 
     With several `processes` each gives its own rows, and all take the step that one would take over all rows.
@@ -52,6 +54,7 @@ class TrainingStep:
         clip: tuple[str, float] | None = None,
         capture: bool = True,
         int8: bool = False,
+        average: float = 0.0,
         processes: Processes | None = None,
     ):
         if clip is not None and (clip[0] not in ("value", "norm") or not clip[1] > 0):
@@ -59,6 +62,8 @@ class TrainingStep:
         self.model, self.loss, self.clip, self.int8 = model, loss, clip, int8
         self.processes = processes or Processes()
         self.parameters = list(model.parameters())
+        self.average = average
+        self.averages = {parameter: parameter.detach().clone() for parameter in self.parameters if average}
         device = self.parameters[0].device
         self.on_cuda = device.type == "cuda"
         self.captures = capture and self.on_cuda and self.processes.count == 1
@@ -104,9 +109,21 @@ class TrainingStep:
 
     @torch.no_grad()
     def rest(self, parameter: nn.Parameter) -> None:
-        """Takes the momentum out of a parameter that was set anew."""
+        """Takes the momentum out of a parameter that was set anew, and its past out of the average."""
+        if parameter in self.averages:
+            self.averages[parameter].copy_(parameter)
         if "exp_avg" in (kept := self.optimiser.state.get(parameter, {})):
             kept["exp_avg"].zero_()
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Inside, the model has the averaged weights, if there are any; afterwards, its own."""
+        exact = {parameter: parameter.detach().clone() for parameter in self.averages}
+        _copy(self.averages)
+        try:
+            yield
+        finally:
+            _copy(exact)
 
     def recapture(self) -> None:
         """Makes the next call record the step anew, after something that the graph holds as a constant changed."""
@@ -118,6 +135,8 @@ class TrainingStep:
         for name, parameter in self.model.named_parameters():
             for key, value in self.optimiser.state.get(parameter, {}).items():
                 kept[f"{key}.{name}"] = value
+            if parameter in self.averages:
+                kept[f"average.{name}"] = self.averages[parameter]
         return kept
 
     @torch.no_grad()
@@ -126,6 +145,8 @@ class TrainingStep:
         self.count.copy_(state["count"])
         self.optimiser.found_inf.zero_()
         for name, parameter in self.model.named_parameters():
+            if parameter in self.averages:
+                self.averages[parameter].copy_(state[f"average.{name}"])
             kept = self.optimiser.state[parameter]
             for key in ("step", "exp_avg", "exp_avg_sq"):
                 given = state.get(f"{key}.{name}")
@@ -148,6 +169,9 @@ class TrainingStep:
         self.optimiser.step()
         torch.clear_autocast_cache()  # around several steps, autocast would go on with its copies of these weights
         self.model.constrain_()
+        if self.averages:
+            with torch.no_grad():
+                torch._foreach_lerp_(list(self.averages.values()), list(self.averages), 1 - self.average)
         self.count.add_(1).clamp_(max=len(self.table) - 1)
         return shown
 
@@ -196,7 +220,8 @@ class TrainingStep:
     def _snapshot(self) -> dict[str, Any]:
         """Copies of all that a step changes: weights, what the optimiser keeps about them, and the count."""
         return {
-            "weights": [parameter.detach().clone() for parameter in self.parameters],
+            "weights": {parameter: parameter.detach().clone() for parameter in self.parameters},
+            "averages": {average: average.clone() for average in self.averages.values()},
             "moments": {
                 parameter: {name: value.clone() for name, value in state.items()}
                 for parameter, state in self.optimiser.state.items()
@@ -207,11 +232,16 @@ class TrainingStep:
 
     @torch.no_grad()
     def _restore(self, before: dict[str, Any]) -> None:
-        for parameter, weight in zip(self.parameters, before["weights"], strict=True):
-            parameter.copy_(weight)
+        _copy(before["weights"] | before["averages"])
         self.count.copy_(before["count"])
         self.optimiser.found_inf.copy_(before["found_inf"])
         for learned, state in self.optimiser.state.items():
             kept = before["moments"].get(learned, {})
             for name, value in state.items():  # in place: a graph is about to be recorded over these tensors
                 value.copy_(kept.get(name, torch.zeros_like(value)))
+
+
+@torch.no_grad()
+def _copy(values: Mapping[Any, Tensor]) -> None:
+    for tensor, value in values.items():
+        tensor.copy_(value)

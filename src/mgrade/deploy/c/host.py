@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import shutil
 import subprocess
@@ -66,6 +67,13 @@ class Compiled:
         self._output = np.dtype("int32" if pooled else program.precision)
         self._library.model_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
         self.reset()
+
+    def another(self) -> Compiled:
+        """One more stream through the same library, at its beginning."""
+        other = copy.copy(self)
+        other.state = ctypes.create_string_buffer(len(self.state))
+        other.reset()
+        return other
 
     def reset(self) -> None:
         """The stream begins anew."""
