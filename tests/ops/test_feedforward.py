@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from helpers import GRADIENT_TOLERANCE, INTERPRETED, TOLERANCE, TRITON_DEVICE, assert_close, backend_param
-from mgrade.ops import feedforward, linear
+from mgrade.ops import _c, feedforward, linear
 
 on_triton = pytest.mark.parametrize("backend", [backend_param("triton")])
 SHAPES = [(1, 1, 1, 1), (2, 17, 5, 9), (3, 2, 16, 32), (2, 0, 3, 4), (0, 5, 3, 4)]
@@ -44,6 +44,15 @@ def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, 
     tensors = [x, *parameters(dim, inner, norm, device=TRITON_DEVICE)]
     none = [] if norm else [None, None]
     assert_same(lambda *t: torch.ops.mgrade.feedforward(*t, *none, 1e-5, backend)[0], by_torch, tensors)
+
+
+@pytest.mark.parametrize("backend", [backend_param("c")])
+@pytest.mark.parametrize("cached", [1, 40, 1 << 19])
+@pytest.mark.parametrize(("batch", "time", "dim", "inner"), SHAPES)
+def test_the_end_of_a_layer_in_blocks_is_pytorchs(backend, batch, time, dim, inner, cached, monkeypatch):
+    monkeypatch.setattr(_c, "CACHED", max(cached, batch * time * inner // 50))
+    tensors = [torch.randn(batch, time, dim, requires_grad=True), *parameters(dim, inner, False)]
+    assert_same(lambda *t: torch.ops.mgrade.feedforward(*t, None, None, 1e-5, backend)[0], by_torch, tensors)
 
 
 @on_triton

@@ -12,12 +12,14 @@ from mgrade._library import load_library
 
 # Below this many multiply-adds a second thread costs more than it brings.
 PARALLEL_FROM = 1 << 15
+# So many numbers are taken to stay in the cache of a core, beside others like them.
+CACHED = 1 << 19
 
 _SUFFIX = {torch.float32: "f32", torch.complex64: "f32", torch.float64: "f64", torch.complex128: "f64"}
 _POINTER, _INT64, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 # Arguments in order: p pointer, n int64, r real of the kernel's type, t thread count.
 _SIGNATURES = {
-    "gated_scan_forward": "pppppppp nnn nnnn t",
+    "gated_scan_forward": "pppppppppp nnn nnnnnn t",
     "gated_scan_backward": "pppppppppppp nnn nnnnnn t",
     "diagonal_scan_forward": "ppppp nnn t",
     "diagonal_scan_backward": "pppppppp nnn t",
@@ -58,6 +60,11 @@ def rows(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 def contiguous(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """`tensor` in `dtype` without gaps, or None."""
     return None if tensor is None else tensor.to(dtype).contiguous()
+
+
+def cached_rows(width: int) -> int:
+    """How many rows of `width` numbers stay in the cache of a core."""
+    return max(1, CACHED // max(1, width))
 
 
 def threads(work: int) -> int:

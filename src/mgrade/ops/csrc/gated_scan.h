@@ -24,9 +24,11 @@ INLINE void NAME(load_bias)(const REAL *bias, int64_t H, int width, REAL *of_gat
     }
 }
 
-INLINE void NAME(forward_block)(const REAL *gate, const REAL *candidate, const REAL *bias, const REAL *initial,
-                                const uint8_t *reset, REAL *h, REAL *last, int64_t T, int64_t valid, int64_t H,
-                                int64_t gate_t, int64_t candidate_t, int width) {
+/* skip (T, H), or null: h + skip goes into y. */
+INLINE void NAME(forward_block)(const REAL *gate, const REAL *candidate, const REAL *bias, const REAL *skip,
+                                const REAL *initial, const uint8_t *reset, REAL *h, REAL *y, REAL *last, int64_t T,
+                                int64_t valid, int64_t H, int64_t gate_t, int64_t candidate_t, int64_t skip_t,
+                                int width) {
     REAL state[BLOCK] = {0}, bias_g[BLOCK], bias_c[BLOCK];
     NAME(load_bias)(bias, H, width, bias_g, bias_c);
     if (initial) memcpy(state, initial, sizeof(REAL) * width);
@@ -40,8 +42,14 @@ INLINE void NAME(forward_block)(const REAL *gate, const REAL *candidate, const R
             state[i] = keep * state[i] + take * (c[i] + bias_c[i]);
             out[i] = state[i];
         }
+        if (skip)
+            SIMD for (int i = 0; i < width; i++) y[t * H + i] = state[i] + skip[t * skip_t + i];
     }
-    for (int64_t t = valid; t < T; t++) memcpy(h + t * H, state, sizeof(REAL) * width);
+    for (int64_t t = valid; t < T; t++) {
+        memcpy(h + t * H, state, sizeof(REAL) * width);
+        if (skip)
+            SIMD for (int i = 0; i < width; i++) y[t * H + i] = state[i] + skip[t * skip_t + i];
+    }
     memcpy(last, state, sizeof(REAL) * width);
 }
 
@@ -84,15 +92,16 @@ INLINE void NAME(backward_block)(const REAL *grad_h, const REAL *grad_last, cons
     }
 }
 
-CLONES static void NAME(forward_task)(const REAL *gate, const REAL *candidate, const REAL *bias, const REAL *initial,
-                                      const uint8_t *reset, REAL *h, REAL *last, int64_t T, int64_t valid, int64_t H,
-                                      int64_t gate_t, int64_t candidate_t, int width) {
+CLONES static void NAME(forward_task)(const REAL *gate, const REAL *candidate, const REAL *bias, const REAL *skip,
+                                      const REAL *initial, const uint8_t *reset, REAL *h, REAL *y, REAL *last,
+                                      int64_t T, int64_t valid, int64_t H, int64_t gate_t, int64_t candidate_t,
+                                      int64_t skip_t, int width) {
     if (width == BLOCK)
-        NAME(forward_block)(gate, candidate, bias, initial, reset, h, last, T, valid, H, gate_t, candidate_t,
-                            BLOCK);
+        NAME(forward_block)(gate, candidate, bias, skip, initial, reset, h, y, last, T, valid, H, gate_t, candidate_t,
+                            skip_t, BLOCK);
     else
-        NAME(forward_block)(gate, candidate, bias, initial, reset, h, last, T, valid, H, gate_t, candidate_t,
-                            width);
+        NAME(forward_block)(gate, candidate, bias, skip, initial, reset, h, y, last, T, valid, H, gate_t, candidate_t,
+                            skip_t, width);
 }
 
 CLONES static void NAME(backward_task)(const REAL *grad_h, const REAL *grad_last, const REAL *gate,
@@ -108,19 +117,20 @@ CLONES static void NAME(backward_task)(const REAL *grad_h, const REAL *grad_last
                              grad_initial, T, valid, H, grad_t, gate_t, candidate_t, width);
 }
 
-EXPORT void NAME(mgrade_gated_scan_forward)(const REAL *gate, const REAL *candidate, const REAL *bias,
+/* skip (B, T, H), or null; y (B, T, H) where skip is not null. */
+EXPORT void NAME(mgrade_gated_scan_forward)(const REAL *gate, const REAL *candidate, const REAL *bias, const REAL *skip,
                                             const REAL *initial, const uint8_t *reset, const int64_t *lengths, REAL *h,
-                                            REAL *last, int64_t B,
-                                            int64_t T, int64_t H, int64_t gate_b, int64_t gate_t, int64_t candidate_b,
-                                            int64_t candidate_t, int threads) {
+                                            REAL *y, REAL *last, int64_t B, int64_t T, int64_t H, int64_t gate_b,
+                                            int64_t gate_t, int64_t candidate_b, int64_t candidate_t, int64_t skip_b,
+                                            int64_t skip_t, int threads) {
     const int64_t blocks = (H + BLOCK - 1) / BLOCK;
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
     for (int64_t task = 0; task < B * blocks; task++) {
-        const int64_t b = task / blocks, i = task % blocks * BLOCK;
+        const int64_t b = task / blocks, i = task % blocks * BLOCK, at = b * T * H + i;
         NAME(forward_task)(gate + b * gate_b + i, candidate + b * candidate_b + i, bias ? bias + i : 0,
-                           initial ? initial + b * H + i : 0, reset ? reset + b * T : 0, h + b * T * H + i,
-                           last + b * H + i, T, NAME(valid_steps)(lengths, b, T), H, gate_t, candidate_t,
-                           (int)MIN(BLOCK, H - i));
+                           skip ? skip + b * skip_b + i : 0, initial ? initial + b * H + i : 0,
+                           reset ? reset + b * T : 0, h + at, skip ? y + at : 0, last + b * H + i, T,
+                           NAME(valid_steps)(lengths, b, T), H, gate_t, candidate_t, skip_t, (int)MIN(BLOCK, H - i));
     }
 }
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from mgrade.ops import _c
+from mgrade.ops import _c, _memory
 from mgrade.ops._backend import accumulator
 from mgrade.ops.delay_conv.reference import with_skip
 
@@ -50,7 +50,7 @@ def fir_forward(
     dtype = accumulator(x.dtype)
     rows, taps = _c.rows(x, dtype), kernel.to(dtype).t().contiguous()
     history, reset = _c.contiguous(history, dtype), _c.contiguous(reset, torch.bool)
-    y = torch.empty(x.shape, dtype=dtype)
+    y = _memory.empty(x.shape, dtype)
     _c.call(
         "fir_forward",
         dtype,
@@ -68,7 +68,7 @@ def fir_backward(
     batch, _, channels = x.shape
     pull, rows, taps = _c.rows(grad, dtype), _c.rows(x, dtype), kernel.to(dtype).t().contiguous()
     history, reset = _c.contiguous(history, dtype), _c.contiguous(reset, torch.bool)
-    grad_x = torch.empty(x.shape, dtype=dtype)
+    grad_x = _memory.empty(x.shape, dtype)
     grad_history = torch.empty(batch, 0 if history is None else history.shape[1], channels, dtype=dtype)
     parts = max(1, min(batch, _PARTS))
     grad_taps = torch.zeros(parts, *taps.shape, dtype=dtype)

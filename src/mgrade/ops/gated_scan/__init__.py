@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgrade.ops import _check
+from mgrade.ops import _check, _memory
 from mgrade.ops._backend import accumulator, channels_last, choose, like_result
 from mgrade.ops.gated_scan import c, reference
 from mgrade.ops.linear import add_product, outer_product, product
@@ -201,7 +201,10 @@ def _recurrence_backward(
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of x, weight, bias and initial state."""
-    packed = _like_packed(x, weight.shape[0] // 2, backend)
+    if backend == "c":
+        packed = _memory.empty((*x.shape[:2], weight.shape[0]), x.dtype)
+    else:
+        packed = _like_packed(x, weight.shape[0] // 2, backend)
     grad_bias, grad_initial = _implementation(backend).backward(
         grad, grad_last, *gates.chunk(2, -1), bias, initial, reset, lengths, trace, packed
     )

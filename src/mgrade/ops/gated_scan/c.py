@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mgrade.ops import _c
+from mgrade.ops import _c, _memory
 from mgrade.ops._backend import accumulator
 from mgrade.ops.gated_scan import reference
 
@@ -25,17 +25,20 @@ def forward(
     g, c = _c.rows(gate, dtype), _c.rows(candidate, dtype)
     bias, initial, reset = (_c.contiguous(bias, dtype), _c.contiguous(initial, dtype), _c.contiguous(reset, torch.bool))
     lengths = _c.contiguous(lengths, torch.int64)
-    h = torch.empty(gate.shape, dtype=dtype)
+    beside = None if skip is None else _c.rows(skip, dtype)
+    h = _memory.empty(gate.shape, dtype)
+    y = None if beside is None else _memory.empty(gate.shape, dtype)
     last = torch.empty(gate.shape[0], gate.shape[2], dtype=dtype)
+    strides = (stride for tensor in (g, c, beside) for stride in ((0, 0) if tensor is None else tensor.stride()[:2]))
     _c.call(
         "gated_scan_forward",
         dtype,
-        *(g, c, bias, initial, reset, lengths, h, last),
-        *(*gate.shape, *g.stride()[:2], *c.stride()[:2], _c.threads(16 * h.numel())),
+        *(g, c, bias, beside, initial, reset, lengths, h, y, last),
+        *(*gate.shape, *strides, _c.threads(16 * h.numel())),
     )
-    if skip is None:
+    if y is None:
         return h.to(gate.dtype), last, h.new_empty(h.shape[0], 0, h.shape[2])
-    return (h + skip).to(gate.dtype), last, h
+    return y.to(gate.dtype), last, h
 
 
 def backward(

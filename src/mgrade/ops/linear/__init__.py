@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mgrade.ops import _memory
 from mgrade.ops._backend import accumulator, choose, like_result
 
 torch.library.define("mgrade::linear", "(Tensor x, Tensor weight, Tensor bias) -> Tensor")
@@ -31,7 +32,9 @@ def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
         from mgrade.ops.linear import triton
 
         return triton.product(x, weight)
-    return x @ weight.to(x.dtype).t().contiguous()  # a copy of a small matrix, and a faster product
+    matrix = weight.to(x.dtype).t().contiguous()  # a copy of a small matrix, and a faster product
+    rows = x.flatten(0, 1)
+    return torch.mm(rows, matrix, out=_room(rows, matrix, backend)).unflatten(0, x.shape[:2])
 
 
 def add_product(base: Tensor | None, grad: Tensor, weight: Tensor, backend: str) -> Tensor:
@@ -40,9 +43,16 @@ def add_product(base: Tensor | None, grad: Tensor, weight: Tensor, backend: str)
         from mgrade.ops.linear import triton
 
         return triton.product(grad, weight.t(), base)
-    back = grad.flatten(0, 1) @ weight.to(grad.dtype)
-    back = back if base is None else back.add_(base.flatten(0, 1))
-    return back.unflatten(0, grad.shape[:2])
+    rows, matrix = grad.flatten(0, 1), weight.to(grad.dtype)
+    room = _room(rows, matrix, backend)
+    if base is None:
+        return torch.mm(rows, matrix, out=room).unflatten(0, grad.shape[:2])
+    return torch.addmm(base.flatten(0, 1), rows, matrix, out=room).unflatten(0, grad.shape[:2])
+
+
+def _room(a: Tensor, b: Tensor, backend: str) -> Tensor | None:
+    """Where the product of two matrices goes: on a CPU, into memory that is there already."""
+    return _memory.empty((a.shape[0], b.shape[1]), a.dtype) if backend == "c" else None
 
 
 def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
