@@ -42,8 +42,10 @@ def forms(source: Source) -> Iterator[tuple[str, Program]]:
     yield "int8 weights, int16 activations", quantise(small, calibrate(small, source.calibration()))
 
 
-def coarser(source: Source) -> Iterator[tuple[str, Program]]:
-    """Further forms that save more: which precision do states and activations need?"""
+def others(source: Source) -> Iterator[tuple[str, Program]]:
+    """Further forms: what do taps cost as they are, and which precision do states and activations need?"""
+    exact = optimise(from_model(source.model.eval()))
+    yield "int8 without snapping taps", quantise(exact, calibrate(exact, source.calibration()))
     small = optimise(from_model(source.model.eval(), snap=True))
     ranges = calibrate(small, source.calibration())
     yield "with a 16-bit recurrent state", quantise(small, ranges, state_bits=16)
@@ -83,7 +85,7 @@ def stage_report(
     if examples is not None and examples < 1:
         raise ValueError(f"examples must be at least 1, got {examples}")
     source = open_source(run)
-    found = [judged(source, name, program, examples) for name, program in (*forms(source), *coarser(source))]
+    found = [judged(source, name, program, examples) for name, program in (*forms(source), *others(source))]
     report: dict[str, Any] = {
         "run": "/".join(run.absolute().parts[-3:]),
         "examples": examples,
