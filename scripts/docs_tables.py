@@ -22,16 +22,18 @@ def fill(text: str, results: Path) -> str:
 
 def table(results: Path) -> str:
     """A row for every stage, an accuracy and a number of bytes for every run."""
-    runs = {path.stem: json.loads(path.read_text("utf-8"))["stages"] for path in sorted(results.glob("deploy/*.json"))}
+    files = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(results.glob("deploy/*.json"))}
+    runs = {name: {stage["name"]: stage for stage in found["stages"]} for name, found in files.items()}
     head = ["stage", *(f"{NAMES.get(name, name)}{unit}" for name in runs for unit in ("", ": bytes"))]
     lines = [head, ["---"] * len(head)]
-    for stages in zip(*runs.values(), strict=True):
-        (name,) = {stage["name"] for stage in stages}
-        lines.append([name, *(cell for stage in stages for cell in _cells(stage))])
+    for name in max(runs.values(), key=len, default={}):
+        lines.append([name, *(cell for stages in runs.values() for cell in _cells(stages.get(name)))])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _cells(stage: dict[str, Any]) -> tuple[str, str]:
+def _cells(stage: dict[str, Any] | None) -> tuple[str, str]:
+    if stage is None:
+        return "not run", ""
     return f"{stage['figures']['accuracy']:.2%}", f"{stage['parameter_bytes'] + stage['state_bytes']:,}"
 
 
