@@ -12,7 +12,7 @@ from mgrade._library import load_library
 
 # Below this many multiply-adds a second thread costs more than it brings.
 PARALLEL_FROM = 1 << 15
-# So many numbers are taken to stay in the cache of a core, beside others like them.
+# An intermediate result of so many numbers is taken to stay in the cache until it is read again.
 CACHED = 1 << 19
 
 _SUFFIX = {torch.float32: "f32", torch.complex64: "f32", torch.float64: "f64", torch.complex128: "f64"}
@@ -63,7 +63,7 @@ def contiguous(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 def cached_rows(width: int) -> int:
-    """How many rows of `width` numbers stay in the cache of a core."""
+    """How many rows of `width` numbers stay in the cache until they are read again."""
     return max(1, CACHED // max(1, width))
 
 
