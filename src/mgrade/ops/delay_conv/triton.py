@@ -55,41 +55,52 @@ def _kernel_backward(grad_kernel, weight, position, grad_weight, grad_position, 
 
 @triton.jit
 def _locate(row, tiles, dilation, TILE: tl.constexpr):
-    """A row of the product -> its batch row, phase and first step (in steps of the dilated sequence)."""
-    return (row // (tiles * dilation)).to(tl.int64), (row // tiles) % dilation, (row % tiles) * TILE
+    """A row of the product -> its batch row and first step. Phases come first: neighbours in time are neighbours."""
+    return (row // (tiles * dilation)).to(tl.int64), ((row // dilation) % tiles) * TILE * dilation + row % dilation
 
 
 @triton.jit
-def _rows(at_x, history, batch, channel, step, here, T, D, P, HAS_HISTORY: tl.constexpr):
-    """The inputs (rows, steps) at `step`, those before the first from `history`."""
-    inside = here[:, None] & (step < T)
-    value = tl.load(at_x[:, None] + step, mask=inside & (step >= 0), other=0.0)
+def _inputs(
+    x, history, batch, channel, first, column, here, dilation, T, D, P, x_b, x_c,
+    HAS_HISTORY: tl.constexpr, DILATED: tl.constexpr,
+):  # fmt: skip
+    """The inputs (rows, columns) at steps first + column dilation, those before the first of all from `history`.
+
+    Threads run along time: along the columns, or where these are `dilation` steps apart, along the rows.
+    """
+    AXIS: tl.constexpr = 0 if DILATED else 1
+    batch, here = tl.expand_dims(batch, AXIS), tl.expand_dims(here, AXIS)
+    step = tl.expand_dims(first, AXIS) + tl.expand_dims(column, 1 - AXIS) * dilation
+    inside = here & (step < T)
+    value = tl.load(x + batch * x_b + channel * x_c + step, mask=inside & (step >= 0), other=0.0)
     if HAS_HISTORY:
-        past = history + batch[:, None] * P * D + (P + step) * D + channel
+        past = history + batch * P * D + (P + step) * D + channel
         value += tl.load(past, mask=inside & (step < 0) & (step >= -P), other=0.0)
+    if DILATED:
+        value = tl.trans(value)
     return value
 
 
 @triton.jit
 def _filter(
-    x, kernel, history, skip, y, rows, T, D, K, P, tiles, dilation, from_step, x_b, x_c, skip_b, skip_c, y_b, y_c,
-    DIRECTION: tl.constexpr, HAS_HISTORY: tl.constexpr, HAS_SKIP: tl.constexpr, PRECISION: tl.constexpr,
-    TILE: tl.constexpr, ROWS: tl.constexpr,
+    x, kernel, history, skip, y, rows, T, D, K, P, tiles, dilation, earlier, x_b, x_c, skip_b, skip_c, y_b, y_c,
+    DIRECTION: tl.constexpr, HAS_HISTORY: tl.constexpr, HAS_SKIP: tl.constexpr, DILATED: tl.constexpr,
+    PRECISION: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """y[t] = sum_n kernel[n] x[t + DIRECTION n], plus skip[t]; outputs begin at `from_step` (in dilated steps)."""
+    """y[t] = sum_n kernel[n] x[t + DIRECTION n dilation], plus skip[t]; outputs begin `earlier` steps before x."""
     channel = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     here = row < rows
-    batch, phase, first = _locate(row, tiles, dilation, TILE)
-    first += from_step
-    at_x = x + batch * x_b + channel * x_c
+    batch, first = _locate(row, tiles, dilation, TILE)
+    first -= earlier
     inner, outer = tl.arange(0, TILE), tl.arange(0, TILE)
     total = tl.zeros((ROWS, TILE), tl.float32)
     blocks = (K + TILE - 2) // TILE + 1
     for block in range(0, blocks):
         base = DIRECTION * block * TILE
-        step = (first[:, None] + base + inner[None, :]) * dilation + phase[:, None]
-        value = _rows(at_x, history, batch, channel, step, here, T, D, P, HAS_HISTORY)
+        value = _inputs(
+            x, history, batch, channel, first, base + inner, here, dilation, T, D, P, x_b, x_c, HAS_HISTORY, DILATED
+        )
         lag = DIRECTION * (base + inner[:, None] - outer[None, :])
         toeplitz = tl.load(kernel + channel * K + lag, mask=(lag >= 0) & (lag < K), other=0.0)
         total = dot(value, toeplitz, total, PRECISION)
@@ -99,8 +110,9 @@ def _filter(
         total = tl.zeros((ROWS, TILE), tl.float32)
         for block in range(0, blocks):
             base = DIRECTION * block * TILE
-            step = (first[:, None] + base + inner[None, :]) * dilation + phase[:, None]
-            value = _rows(at_x, history, batch, channel, step, here, T, D, P, HAS_HISTORY)
+            value = _inputs(
+                x, history, batch, channel, first, base + inner, here, dilation, T, D, P, x_b, x_c, HAS_HISTORY, DILATED
+            )
             lag = DIRECTION * (base + inner[:, None] - outer[None, :])
             valid = (lag >= 0) & (lag < K)
             toeplitz = tl.load(kernel + channel * K + lag, mask=valid, other=0.0)
@@ -108,19 +120,23 @@ def _filter(
             seen = dot(strange.to(tl.float32), valid.to(tl.float32), tl.zeros((ROWS, TILE), tl.float32), PRECISION)
             total = dot(tl.where(strange, 0.0, value), toeplitz, total, PRECISION)
             total = tl.where(seen > 0.5, float("nan"), total)
-    step = (first[:, None] + outer[None, :]) * dilation + phase[:, None]
-    inside = here[:, None] & (step < T) & (step >= from_step * dilation)
     if HAS_SKIP:
-        at_skip = skip + batch * skip_b + channel * skip_c
-        total += tl.load(at_skip[:, None] + step, mask=inside & (step >= 0), other=0.0).to(tl.float32)
-    at_y = y + batch * y_b + channel * y_c - from_step * dilation
-    tl.store(at_y[:, None] + step, total.to(y.dtype.element_ty), mask=inside)
+        total += _inputs(
+            skip, history, batch, channel, first, outer, here, dilation, T, D, P, skip_b, skip_c, False, DILATED
+        ).to(tl.float32)
+    AXIS: tl.constexpr = 0 if DILATED else 1
+    step = tl.expand_dims(first, AXIS) + tl.expand_dims(outer, 1 - AXIS) * dilation
+    at_y = tl.expand_dims(y + batch * y_b + channel * y_c + earlier, AXIS) + step
+    value = total.to(y.dtype.element_ty)
+    if DILATED:
+        value = tl.trans(value)
+    tl.store(at_y, value, mask=tl.expand_dims(here, AXIS) & (step < T))
 
 
 @triton.jit
 def _correlate(
     grad, x, history, scratch, grad_kernel, rows, T, D, K, P, tiles, dilation, grad_b, grad_c, x_b, x_c, blocks, parts,
-    HAS_HISTORY: tl.constexpr, PRECISION: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
+    HAS_HISTORY: tl.constexpr, DILATED: tl.constexpr, PRECISION: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """grad_kernel (parts, blocks, D, 2 TILE): for one pair of tiles `block` apart, the sums over their diagonals."""
     channel = tl.program_id(0).to(tl.int64)
@@ -131,18 +147,15 @@ def _correlate(
     for group in range(part * groups // parts, (part + 1) * groups // parts):
         row = group * ROWS + tl.arange(0, ROWS)
         here = row < rows
-        batch, phase, first = _locate(row, tiles, dilation, TILE)
-        step = (first[:, None] + inner[None, :]) * dilation + phase[:, None]
-        at_grad = grad + batch * grad_b + channel * grad_c
-        pull = tl.load(at_grad[:, None] + step, mask=here[:, None] & (step < T), other=0.0)
-        step = (first[None, :] - block * TILE + inner[:, None]) * dilation + phase[None, :]
-        inside = here[None, :] & (step < T)
-        at_x = x + batch * x_b + channel * x_c
-        value = tl.load(at_x[None, :] + step, mask=inside & (step >= 0), other=0.0)
-        if HAS_HISTORY:
-            past = history + batch[None, :] * P * D + (P + step) * D + channel
-            value += tl.load(past, mask=inside & (step < 0) & (step >= -P), other=0.0)
-        total = dot(value, pull, total, PRECISION)
+        batch, first = _locate(row, tiles, dilation, TILE)
+        pull = _inputs(
+            grad, history, batch, channel, first, inner, here, dilation, T, D, P, grad_b, grad_c, False, DILATED
+        )
+        value = _inputs(
+            x, history, batch, channel, first, inner - block * TILE, here, dilation, T, D, P, x_b, x_c,
+            HAS_HISTORY, DILATED,
+        )  # fmt: skip
+        total = dot(tl.trans(value), pull, total, PRECISION)
     # total[s, m] belongs to lag m - s + block TILE: lay it down and take it up again along the diagonals
     program = (part * blocks + block) * D + channel
     mine = scratch + program * TILE * TILE
@@ -232,7 +245,6 @@ def _launch(
     """Filters x (batch, channels, time) into y, whose first `earlier` steps lie before those of x."""
     batch, channels, time = x.shape
     taps = kernel.shape[1]
-    from_step = -(earlier // dilation)
     blocks = _filter_blocks(x)
     kernel = kernel.to(x.dtype) if _filter_precision(x) == "bf16" else kernel
     tiles = triton.cdiv(triton.cdiv(time + earlier, dilation), blocks["TILE"])
@@ -240,9 +252,9 @@ def _launch(
     strides = (t.stride()[:2] if t is not None else (0, 0) for t in (x, skip, y))
     _filter[(triton.cdiv(rows, blocks["ROWS"]), channels)](
         x, kernel.contiguous(), history, skip, y, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
-        from_step, *(size for pair in strides for size in pair),
-        DIRECTION=direction, HAS_HISTORY=history is not None, HAS_SKIP=skip is not None,
-        PRECISION=_filter_precision(x), **blocks,
+        earlier, *(size for pair in strides for size in pair),
+        DIRECTION=direction, HAS_HISTORY=history is not None and taps > 1, HAS_SKIP=skip is not None,
+        DILATED=dilation > 1, PRECISION=_filter_precision(x), **blocks,
     )  # fmt: skip
 
 
@@ -302,7 +314,7 @@ def _kernel_gradient(grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | 
     _correlate[(channels, blocks, parts)](
         grad, x, history, scratch, sums, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
         *grad.stride()[:2], *x.stride()[:2], blocks, parts,
-        HAS_HISTORY=history is not None, PRECISION=_filter_precision(x), **sizes,
+        HAS_HISTORY=history is not None and taps > 1, DILATED=dilation > 1, PRECISION=_filter_precision(x), **sizes,
     )  # fmt: skip
     grad_kernel = torch.empty(channels, taps, dtype=torch.float32, device=x.device)
     _collect[(channels, triton.cdiv(taps, tile))](sums, grad_kernel, channels, taps, blocks, parts, TILE=tile)
