@@ -5,22 +5,23 @@ import torch
 import torch.nn.functional as F
 
 from helpers import GRADIENT_TOLERANCE, INTERPRETED, TOLERANCE, TRITON_DEVICE, assert_close, backend_param
-from mgrade.ops import _c, feedforward, linear
+from mgrade.ops import _c, feedforward, layer_norm, linear
 
 on_triton = pytest.mark.parametrize("backend", [backend_param("triton")])
-SHAPES = [(1, 1, 1, 1), (2, 17, 5, 9), (3, 2, 16, 32), (2, 0, 3, 4), (0, 5, 3, 4)]
+SHAPES = [(1, 1, 1, 1), (2, 17, 5, 9), (3, 2, 16, 32), (2, 0, 3, 4), (0, 5, 3, 4), (1, 7, 70, 20)]
 if not INTERPRETED:
     SHAPES += [(3, 1000, 64, 128), (64, 1000, 33, 65), (2, 16384, 128, 256), (1, 7, 100, 260)]
 
 
-def by_torch(x, w_in, b_in, w_out, b_out, scale=None, shift=None):
-    z = x + F.linear(F.gelu(F.linear(x, w_in, b_in), approximate="tanh"), w_out, b_out)
+def by_torch(x, w_in, b_in, w_out, b_out, scale=None, shift=None, factor=1.0):
+    z = x + factor * F.linear(F.gelu(F.linear(x, w_in, b_in), approximate="tanh"), w_out, b_out)
     return z if scale is None else F.layer_norm(z, (x.shape[-1],), scale, shift)
 
 
 def parameters(dim, inner, norm, dtype=torch.float32, device="cpu"):
     shapes = [(inner, dim), (inner,), (dim, inner), (dim,), *([(dim,), (dim,)] if norm else [])]
-    return [torch.randn(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes]
+    drawn = [torch.randn(shape, dtype=dtype, device=device) for shape in shapes]
+    return [(p / p.shape[1] ** 0.5 if p.dim() == 2 else p).requires_grad_() for p in drawn]
 
 
 def assert_same(call, truth, tensors):
@@ -35,15 +36,21 @@ def assert_same(call, truth, tensors):
 
 
 @on_triton
+@pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize(("batch", "time", "dim", "inner"), SHAPES)
-def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, norm):
+def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, norm, drops):
     if dim == 1 and norm:
         pytest.skip("one channel has no variance: its norm is the rounding of zero")
     x = torch.randn(batch, time, dim, device=TRITON_DEVICE, requires_grad=True)
     tensors = [x, *parameters(dim, inner, norm, device=TRITON_DEVICE)]
     none = [] if norm else [None, None]
-    assert_same(lambda *t: torch.ops.mgrade.feedforward(*t, *none, 1e-5, backend)[0], by_torch, tensors)
+    keep = torch.randint(2, x.shape, dtype=torch.uint8, device=TRITON_DEVICE) if drops else None
+    rest = (keep, 1.25, 1e-5, backend)
+    factor = 1.25 * keep if drops else 1.0
+    assert_same(
+        lambda *t: torch.ops.mgrade.feedforward(*t, *none, *rest)[0], lambda *t: by_torch(*t, factor=factor), tensors
+    )
 
 
 @pytest.mark.parametrize("backend", [backend_param("c")])
@@ -52,7 +59,7 @@ def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, 
 def test_the_end_of_a_layer_in_blocks_is_pytorchs(backend, batch, time, dim, inner, cached, monkeypatch):
     monkeypatch.setattr(_c, "CACHED", max(cached, batch * time * inner // 50))
     tensors = [torch.randn(batch, time, dim, requires_grad=True), *parameters(dim, inner, False)]
-    assert_same(lambda *t: torch.ops.mgrade.feedforward(*t, None, None, 1e-5, backend)[0], by_torch, tensors)
+    assert_same(lambda *t: torch.ops.mgrade.feedforward(*t, None, None, None, 1.0, 1e-5, backend)[0], by_torch, tensors)
 
 
 @on_triton
@@ -80,7 +87,7 @@ def test_the_layout_of_the_inputs_makes_no_difference(backend, layout):
     x, *weights = [torch.randn(2, 9, 5, device=TRITON_DEVICE), *parameters(5, 7, True, device=TRITON_DEVICE)]
     for call, tensors in (
         (torch.ops.mgrade.linear, [x, weights[0], weights[1]]),
-        (lambda *t: torch.ops.mgrade.feedforward(*t, 1e-5, backend)[0], [x, *weights]),
+        (lambda *t: torch.ops.mgrade.feedforward(*t, None, 1.0, 1e-5, backend)[0], [x, *weights]),
     ):
         results = []
         for lay in (torch.Tensor.contiguous, layout):
@@ -103,14 +110,41 @@ def test_the_public_functions_are_pytorchs_on_every_device_width_and_dtype(devic
     assert_close(linear(x, weights[0]), F.linear(x, weights[0]), 1e-6)
 
 
+@pytest.mark.parametrize("device", ["cpu", *(["cuda"] if TRITON_DEVICE == "cuda" else [])])
+@pytest.mark.parametrize("norm", [False, True])
+def test_dropout_leaves_its_share_of_the_branch_out_and_scales_the_rest(device, norm):
+    x, *weights = torch.randn(3, 500, 16, device=device), *parameters(16, 32, norm, device=device)
+    branch = by_torch(x, *weights[:4]) - x
+    z = feedforward(x, *weights[:4], dropout=0.25)
+    gone = (z - x).abs() < 1e-6
+    assert 0.2 < gone.float().mean() < 0.3
+    assert_close((z - x)[~gone], branch[~gone] / 0.75, 1e-5)
+    torch.manual_seed(7)
+    first = feedforward(x, *weights, dropout=0.25)
+    torch.manual_seed(7)
+    assert torch.equal(feedforward(x, *weights, dropout=0.25), first)
+    assert not torch.equal(feedforward(x, *weights, dropout=0.25), first)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_norm_keeps_the_type_of_its_input_under_autocast(dtype):
+    x, scale, shift = torch.randn(2, 5, 16, dtype=dtype), torch.randn(16), torch.randn(16)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer_norm(x, scale, shift)
+    assert y.dtype == dtype
+    exact = F.layer_norm(x.double(), (16,), scale.double(), shift.double())
+    assert_close(y, exact, 1e-6 if dtype == torch.float32 else 1e-2)
+
+
 @on_triton
 def test_pytorch_finds_the_operators_well_formed(backend):
     x = torch.randn(2, 5, 3, device=TRITON_DEVICE, requires_grad=True)
     weights = parameters(3, 4, True, device=TRITON_DEVICE)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(torch.ops.mgrade.linear.default, (x, weights[0], weights[1]), test_utils=checks)
-    for norm in (weights[4:], [None, None]):
-        arguments = (x, *weights[:4], *norm, 1e-5, backend)
+    keep = torch.ones(2, 5, 3, dtype=torch.uint8, device=TRITON_DEVICE)
+    for norm, kept in ((weights[4:], None), ([None, None], None), (weights[4:], keep)):
+        arguments = (x, *weights[:4], *norm, kept, 1.25, 1e-5, backend)
         torch.library.opcheck(torch.ops.mgrade.feedforward.default, arguments, test_utils=checks)
 
 
@@ -118,13 +152,13 @@ def test_pytorch_finds_the_operators_well_formed(backend):
 @pytest.mark.parametrize(("batch", "time", "dim", "inner"), [*SHAPES, (3, 700, 33, 65)])
 def test_the_c_version_is_pytorchs(backend, batch, time, dim, inner):
     tensors = [torch.randn(batch, time, dim, requires_grad=True), *parameters(dim, inner, False)]
-    by_c = lambda *t: torch.ops.mgrade.feedforward(*t, None, None, 1e-5, backend)[0]  # noqa: E731
+    by_c = lambda *t: torch.ops.mgrade.feedforward(*t, None, None, None, 1.0, 1e-5, backend)[0]  # noqa: E731
     assert_same(by_c, by_torch, tensors)
     if batch and time and dim < 33:
         wide = [tensor.detach().double().requires_grad_() for tensor in tensors]
         assert torch.autograd.gradcheck(by_c, wide)
         checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
-        arguments = (*tensors, None, None, 1e-5, backend)
+        arguments = (*tensors, None, None, None, 1.0, 1e-5, backend)
         torch.library.opcheck(torch.ops.mgrade.feedforward.default, arguments, test_utils=checks)
 
 

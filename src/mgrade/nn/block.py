@@ -10,7 +10,7 @@ from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
 from mgrade.nn.convolution import convolution
 from mgrade.nn.recurrence import recurrence
-from mgrade.ops import feedforward, linear
+from mgrade.ops import feedforward, layer_norm, linear
 
 
 class Linear(nn.Linear):
@@ -19,6 +19,14 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """x (…, inputs) -> (…, outputs)."""
         return linear(x, self.weight, self.bias)
+
+
+class LayerNorm(nn.LayerNorm):
+    """`torch.nn.LayerNorm` whose result has the type of its input, under autocast too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (…, channels) -> the same shape."""
+        return layer_norm(x, self.weight, self.bias, self.eps)
 
 
 def linear_layer(inputs: int, outputs: int) -> Linear:
@@ -67,11 +75,11 @@ class Block(nn.Module):
         self.projection = linear_layer(config.hidden, config.dim) if self._projects(config) else None
         kinds = {"gelu": MLP, "glu": GLU}
         self.mlp = kinds[config.mlp](config.inner, config.dim) if config.mlp != "none" else None
-        self.norm = nn.LayerNorm(config.dim) if config.norm != "none" else None
+        self.norm = LayerNorm(config.dim) if config.norm != "none" else None
         self.branch_norms = nn.ModuleDict()
         for branch in config.branch_norms:
             width = config.dim if branch == "conv" else config.inner
-            self.branch_norms[branch] = nn.LayerNorm(width)
+            self.branch_norms[branch] = LayerNorm(width)
         self.dropout = nn.Dropout(config.dropout)
 
     @staticmethod
@@ -139,16 +147,16 @@ class Block(nn.Module):
             and "mlp" in self.skips
             and "mlp" not in self.branch_norms
             and "layer" not in self.skips
-            and not self._drops()
         )
 
     def _fused_end(self, x: Tensor) -> Tensor:
         assert isinstance(self.mlp, MLP)
         into, out = self.mlp.input, self.mlp.output
+        weights, dropout = (into.weight, into.bias, out.weight, out.bias), self.dropout.p if self.training else 0.0
         if self.norm is None or self.norm_at == "pre":
-            return feedforward(x, into.weight, into.bias, out.weight, out.bias)
+            return feedforward(x, *weights, dropout=dropout)
         norm = self.norm
-        return feedforward(x, into.weight, into.bias, out.weight, out.bias, norm.weight, norm.bias, norm.eps)
+        return feedforward(x, *weights, norm.weight, norm.bias, norm.eps, dropout)
 
     def _normed(self, name: str, x: Tensor) -> Tensor:
         return self.branch_norms[name](x) if name in self.branch_norms else x

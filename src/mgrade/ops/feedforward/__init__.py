@@ -17,12 +17,12 @@ MAX_FUSED = 128
 torch.library.define(
     "mgrade::feedforward",
     "(Tensor x, Tensor input, Tensor input_bias, Tensor output, Tensor output_bias, Tensor? scale, Tensor? shift,"
-    " float eps, str backend) -> (Tensor, Tensor)",
+    " Tensor? keep, float gain, float eps, str backend) -> (Tensor, Tensor)",
 )
 torch.library.define(
     "mgrade::feedforward_backward",
-    "(Tensor grad, Tensor x, Tensor trace, Tensor input, Tensor input_bias, Tensor output, Tensor? scale, float eps,"
-    " str backend) -> (Tensor, Tensor)",
+    "(Tensor grad, Tensor x, Tensor trace, Tensor input, Tensor input_bias, Tensor output, Tensor? scale,"
+    " Tensor? keep, float gain, float eps, str backend) -> (Tensor, Tensor)",
 )
 
 
@@ -35,21 +35,40 @@ def feedforward(
     scale: Tensor | None = None,
     shift: Tensor | None = None,
     eps: float = 1e-5,
+    dropout: float = 0.0,
 ) -> Tensor:
     """z = x + output @ gelu(input @ x + input_bias) + output_bias, then layer norm with scale and shift, if given.
 
-    x (batch, time, dim), input (inner, dim), output (dim, inner) -> (batch, time, dim).
+    x (batch, time, dim), input (inner, dim), output (dim, inner) -> (batch, time, dim). With `dropout`, that share of
+    what is added to x is left out, at random.
     """
     dim, backend = x.shape[-1], choose("auto", x)
     parameters = (input, input_bias, output, output_bias)
     if backend == "triton" and dim <= MAX_FUSED:
-        return torch.ops.mgrade.feedforward(x, *parameters, scale, shift, eps, backend)[0]
+        keep = _kept(x, dropout) if dropout else None
+        return torch.ops.mgrade.feedforward(x, *parameters, scale, shift, keep, 1 / (1 - dropout), eps, backend)[0]
     plain = all(p.dtype == x.dtype in (torch.float32, torch.float64) for p in parameters)
-    if backend == "c" and x.dim() == 3 and plain and not torch.is_autocast_enabled("cpu"):
-        z = torch.ops.mgrade.feedforward(x, *parameters, None, None, eps, backend)[0]
+    if backend == "c" and x.dim() == 3 and plain and not dropout and not torch.is_autocast_enabled("cpu"):
+        z = torch.ops.mgrade.feedforward(x, *parameters, None, None, None, 1.0, eps, backend)[0]
     else:
-        z = x + F.linear(F.gelu(F.linear(x, input, input_bias), approximate="tanh"), output, output_bias)
-    return z if scale is None else F.layer_norm(z, (dim,), scale, shift, eps)
+        branch = F.linear(F.gelu(F.linear(x, input, input_bias), approximate="tanh"), output, output_bias)
+        z = x + F.dropout(branch, dropout)
+    return z if scale is None else layer_norm(z, scale, shift, eps)
+
+
+def layer_norm(x: Tensor, scale: Tensor | None, shift: Tensor | None, eps: float = 1e-5) -> Tensor:
+    """Layer norm over the channels in the type of x: autocast would go on in float32 from here."""
+    if not torch.is_autocast_enabled(x.device.type):
+        return F.layer_norm(x, x.shape[-1:], scale, shift, eps)
+    with torch.autocast(x.device.type, enabled=False):
+        scale, shift = (None if p is None else p.to(x.dtype) for p in (scale, shift))
+        return F.layer_norm(x, x.shape[-1:], scale, shift, eps)
+
+
+def _kept(x: Tensor, dropout: float) -> Tensor:
+    """1 where a value stays, 0 where it is left out, with time contiguous."""
+    batch, time, dim = x.shape
+    return torch.empty(batch, dim, time, dtype=torch.uint8, device=x.device).bernoulli_(1 - dropout).transpose(1, 2)
 
 
 @torch.library.impl("mgrade::feedforward", "default")
@@ -61,6 +80,8 @@ def _forward(
     output_bias: Tensor,
     scale: Tensor | None,
     shift: Tensor | None,
+    keep: Tensor | None,
+    gain: float,
     eps: float,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
@@ -69,7 +90,7 @@ def _forward(
         return c.forward(x, input, input_bias, output, output_bias)
     from mgrade.ops.feedforward import triton
 
-    return triton.forward(x, input, input_bias, output, output_bias, scale, shift, eps)
+    return triton.forward(x, input, input_bias, output, output_bias, scale, shift, keep, gain, eps)
 
 
 @torch.library.impl("mgrade::feedforward_backward", "default")
@@ -81,6 +102,8 @@ def _backward(
     input_bias: Tensor,
     output: Tensor,
     scale: Tensor | None,
+    keep: Tensor | None,
+    gain: float,
     eps: float,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
@@ -89,7 +112,7 @@ def _backward(
         return c.backward(grad, x, trace, input, input_bias, output)
     from mgrade.ops.feedforward import triton
 
-    return triton.backward(grad, x, trace, input, input_bias, output, scale, eps)
+    return triton.backward(grad, x, trace, input, input_bias, output, scale, keep, gain, eps)
 
 
 @torch.library.register_fake("mgrade::feedforward")
@@ -101,6 +124,8 @@ def _fake_forward(
     output_bias: Tensor,
     scale: Tensor | None,
     shift: Tensor | None,
+    keep: Tensor | None,
+    gain: float,
     eps: float,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
@@ -120,6 +145,8 @@ def _fake_backward(
     input_bias: Tensor,
     output: Tensor,
     scale: Tensor | None,
+    keep: Tensor | None,
+    gain: float,
     eps: float,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
@@ -128,17 +155,17 @@ def _fake_backward(
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, weight_in, bias_in, weight_out, _, scale, _, ctx.eps, ctx.backend = inputs
-    ctx.save_for_backward(x, output[1], weight_in, bias_in, weight_out, scale)
+    x, weight_in, bias_in, weight_out, _, scale, _, keep, *ctx.constants = inputs
+    ctx.save_for_backward(x, output[1], weight_in, bias_in, weight_out, scale, keep)
     ctx.set_materialize_grads(False)  # nobody asks for the gradient of the trace
 
 
 def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
     if grad is None:
-        return (None,) * 9
-    x, trace, weight_in, bias_in, weight_out, scale = ctx.saved_tensors
+        return (None,) * 11
+    x, trace, weight_in, bias_in, weight_out, scale, keep = ctx.saved_tensors
     to_x, flat = torch.ops.mgrade.feedforward_backward(
-        grad, x, trace, weight_in, bias_in, weight_out, scale, ctx.eps, ctx.backend
+        grad, x, trace, weight_in, bias_in, weight_out, scale, keep, *ctx.constants
     )
     inner, dim = weight_in.shape
     to_input, to_input_bias, to_output, to_bias, *norm = flat.split(
@@ -146,7 +173,7 @@ def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor |
     )
     to_norm = (None, None) if scale is None else norm
     weights = to_input.view_as(weight_in), to_input_bias, to_output.view_as(weight_out), to_bias
-    return to_x, *weights, *to_norm, None, None
+    return to_x, *weights, *to_norm, None, None, None, None
 
 
 torch.library.register_autograd("mgrade::feedforward", _autograd, setup_context=_setup)

@@ -54,8 +54,9 @@ def _statistics(z, D, wide, eps):
 
 @triton.jit
 def _feedforward(
-    x, input, input_bias, output, output_bias, scale, shift, z, y, T, D, W, x_b, x_c, eps,
-    HAS_NORM: tl.constexpr, PRECISION: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
+    x, input, input_bias, output, output_bias, scale, shift, keep, z, y, T, D, W, x_b, x_c, gain, eps,
+    HAS_NORM: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
     batch = tl.program_id(1).to(tl.int64)
     step = tl.program_id(0) * BT + tl.arange(0, BT)
@@ -64,7 +65,10 @@ def _feedforward(
     mask = wide[:, None] & (step < T)[None, :]
     at = x + batch * x_b + channel[:, None].to(tl.int64) * x_c + step[None, :]
     signal = tl.load(at, mask=mask, other=0.0).to(tl.float32)
-    total = signal + tl.load(output_bias + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
+    total = signal
+    if DROPS:
+        total = tl.zeros((BD, BT), tl.float32)
+    total += tl.load(output_bias + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
     for begin in range(0, W, BI):
         inner = begin + tl.arange(0, BI)
         some = inner < W
@@ -77,6 +81,8 @@ def _feedforward(
         w = tl.load(at_output, mask=wide[:, None] & some[None, :], other=0.0)
         total = dot(w, active, total, PRECISION)
     out = (batch * D + channel[:, None]) * T + step[None, :]
+    if DROPS:
+        total = signal + tl.where(tl.load(keep + out, mask=mask, other=0) > 0, total * gain, 0.0)
     if HAS_NORM:
         tl.store(z + out, total.to(z.dtype.element_ty), mask=mask)
         centred, rstd = _statistics(total, D, wide[:, None], eps)
@@ -87,14 +93,15 @@ def _feedforward(
 
 @triton.jit
 def _feedforward_backward(
-    grad, x, z, input, input_bias, output, scale, grad_x, grad_z, active, grad_u, sums, size, B, T, D, W, tiles,
-    grad_b, grad_c, x_b, x_c, eps,
-    HAS_NORM: tl.constexpr, PRODUCTS: tl.constexpr, WEIGHTS: tl.constexpr, PRECISION: tl.constexpr,
+    grad, x, z, input, input_bias, output, scale, keep, grad_x, grad_z, grad_branch, active, grad_u, sums, size,
+    B, T, D, W, tiles, grad_b, grad_c, x_b, x_c, gain, eps,
+    HAS_NORM: tl.constexpr, DROPS: tl.constexpr, PRODUCTS: tl.constexpr, WEIGHTS: tl.constexpr, PRECISION: tl.constexpr,
     BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
     """Tiles are dealt out to the programs. sums (programs, size) ends with each one's part of the gradients of output
-    bias, scale and shift. Without PRODUCTS only these and grad_z are made. With WEIGHTS, for layers that are narrow
-    enough (W <= BI), sums begins with those of input, its bias and output, and active, grad_u and grad_z are not."""
+    bias, scale and shift. Without PRODUCTS only these, grad_z and grad_branch (where the branch is kept) are made.
+    With WEIGHTS, for layers that are narrow enough (W <= BI), sums begins with those of input, its bias and output,
+    and active, grad_u, grad_z and grad_branch are not."""
     channel = tl.arange(0, BD)
     wide = channel < D
     row = channel[:, None].to(tl.int64)
@@ -117,10 +124,14 @@ def _feedforward_backward(
             sum_shift += to_shift
             if not WEIGHTS:
                 tl.store(grad_z + out, pull.to(grad_z.dtype.element_ty), mask=mask)
+        total = pull
+        if DROPS:
+            pull = tl.where(tl.load(keep + out, mask=mask, other=0) > 0, pull * gain, 0.0)
+            if not WEIGHTS:
+                tl.store(grad_branch + out, pull.to(grad_branch.dtype.element_ty), mask=mask)
         sum_bias += tl.sum(pull, 1)
         if PRODUCTS:
             signal = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
-            total = pull
             for begin in range(0, W, BI):
                 inner = begin + tl.arange(0, BI)
                 some = inner < W
@@ -187,6 +198,10 @@ def _blocks(x: Tensor, backward: bool) -> dict[str, int]:
     return channels | ({"BT": 64, "BI": 32, "num_warps": 4} if dim <= 64 else {"BT": 128, "BI": 32, "num_warps": 8})
 
 
+def _dense_time_last(keep: Tensor | None) -> Tensor | None:
+    return None if keep is None else keep.transpose(1, 2).contiguous()
+
+
 def forward(
     x: Tensor,
     input: Tensor,
@@ -195,6 +210,8 @@ def forward(
     output_bias: Tensor,
     scale: Tensor | None,
     shift: Tensor | None,
+    keep: Tensor | None,
+    gain: float,
     eps: float,
 ) -> tuple[Tensor, Tensor]:
     batch, time, dim = x.shape
@@ -202,14 +219,15 @@ def forward(
     if dim > _FUSED_BACKWARD and _triton.dot_precision(x) == "bf16":  # rounded once, not in every tile
         input, output = input.to(torch.bfloat16), output.to(torch.bfloat16)
     input_bias, output_bias = input_bias.contiguous(), output_bias.contiguous()
-    scale, shift = _triton.dense(scale), _triton.dense(shift)
+    scale, shift, keep = _triton.dense(scale), _triton.dense(shift), _dense_time_last(keep)
     y = _triton.empty_time_last(batch, time, dim, x)
     z = torch.empty_like(y) if scale is not None else None
     blocks = _blocks(x, backward=False)
     if x.numel():
         _feedforward[(triton.cdiv(time, blocks["BT"]), batch)](
-            signal, input, input_bias, output, output_bias, scale, shift, z, y, time, dim, input.shape[0],
-            *signal.stride()[:2], eps, HAS_NORM=scale is not None, PRECISION=_triton.dot_precision(x), **blocks,
+            signal, input, input_bias, output, output_bias, scale, shift, keep, z, y, time, dim, input.shape[0],
+            *signal.stride()[:2], gain, eps,
+            HAS_NORM=scale is not None, DROPS=keep is not None, PRECISION=_triton.dot_precision(x), **blocks,
         )  # fmt: skip
     return _triton.time_first(y), x.new_empty(0) if z is None else _triton.time_first(z)
 
@@ -222,13 +240,15 @@ def backward(
     input_bias: Tensor,
     output: Tensor,
     scale: Tensor | None,
+    keep: Tensor | None,
+    gain: float,
     eps: float,
 ) -> tuple[Tensor, Tensor]:
     batch, time, dim = x.shape
     inner, fused = input.shape[0], dim <= _FUSED_BACKWARD
     pull, signal = _triton.time_last(grad), _triton.time_last(x)
     input, output = input.contiguous(), output.contiguous()
-    input_bias, scale = input_bias.contiguous(), _triton.dense(scale)
+    input_bias, scale, keep = input_bias.contiguous(), _triton.dense(scale), _dense_time_last(keep)
     if not x.numel():
         return _triton.time_first(torch.empty_like(signal)), input.new_zeros(2 * inner * dim + inner + 3 * dim)
     sums_weights = fused and inner <= _FUSED_WEIGHTS
@@ -239,24 +259,25 @@ def backward(
     sums = torch.empty(programs, size, dtype=torch.float32, device=x.device)
     grad_x = _triton.empty_time_last(batch, time, dim, x) if fused else None
     grad_z = pull if scale is None or sums_weights else _triton.empty_time_last(batch, time, dim, x)
+    grad_branch = grad_z if keep is None else _triton.empty_time_last(batch, time, dim, x)
     dtype = torch.bfloat16 if _triton.dot_precision(x) == "bf16" else x.dtype
     active = None if sums_weights else torch.empty(batch, inner, time, dtype=dtype, device=x.device)
     grad_u = torch.empty_like(active) if fused and active is not None else None
     _feedforward_backward[(programs,)](
-        pull, signal, z if scale is None else _triton.time_last(z), input, input_bias, output, scale, grad_x,
-        grad_z, active, grad_u, sums, size, batch, time, dim, inner, tiles, *pull.stride()[:2], *signal.stride()[:2],
-        eps, HAS_NORM=scale is not None, PRODUCTS=fused, WEIGHTS=sums_weights, PRECISION=_triton.dot_precision(x),
-        **blocks,
+        pull, signal, z if scale is None else _triton.time_last(z), input, input_bias, output, scale, keep,
+        grad_x, grad_z, grad_branch, active, grad_u, sums, size, batch, time, dim, inner, tiles,
+        *pull.stride()[:2], *signal.stride()[:2], gain, eps, HAS_NORM=scale is not None, DROPS=keep is not None,
+        PRODUCTS=fused, WEIGHTS=sums_weights, PRECISION=_triton.dot_precision(x), **blocks,
     )  # fmt: skip
     total = _triton.sum_parts(sums).to(input.dtype)
     if sums_weights:
         return _triton.time_first(grad_x), total
     if not fused:
         u = product(x, input).transpose(1, 2)
-        grad_u = product(_triton.time_first(grad_z), output.t()).transpose(1, 2)
+        grad_u = product(_triton.time_first(grad_branch), output.t()).transpose(1, 2)
         elements = u.numel()
         _gelu_backward[(triton.cdiv(elements, 1024),)](u, input_bias, grad_u, active, inner, time, elements, BLOCK=1024)
         grad_x = product(_triton.time_first(grad_u), input.t(), _triton.time_first(grad_z)).transpose(1, 2)
     to_input = outer(_triton.time_first(grad_u), x, sums=True).to(input.dtype)
-    to_output = outer(_triton.time_first(grad_z), _triton.time_first(active)).to(output.dtype)
+    to_output = outer(_triton.time_first(grad_branch), _triton.time_first(active)).to(output.dtype)
     return _triton.time_first(grad_x), torch.cat([to_input, to_output.flatten(), total])
