@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import PRESETS, TOLERANCE, assert_close, in_pieces, leaves, model_of, random_input, small, some
+from mgrade.nn import DelayConv
 from mgrade.ops import _backend
 
 READOUTS = ("every", "last", "mean", "sum")
@@ -205,3 +206,18 @@ def test_a_state_is_not_changed_by_going_on_from_it():
     kept = {name: tensor.clone() for name, tensor in leaves(state).items()}
     model.step(random_input(model.config, 2, 1)[:, 0], state)
     assert all(torch.equal(leaves(state)[name], tensor) for name, tensor in kept.items())
+
+
+@pytest.mark.parametrize("change", ["weight", "position", "sigma"])
+def test_a_step_sees_every_change_of_the_taps(change):
+    conv = DelayConv(3, 2, 8, 0.8)
+    x, past = torch.randn(2, 1, 3), torch.randn(2, 7, 3)
+    with torch.no_grad():
+        first, _ = conv(x, past)
+        assert torch.equal(conv(x, past)[0], first)
+        if change == "sigma":
+            conv.sigma = 0.5
+        else:
+            getattr(conv, change).data += 0.25  # behind the back of autograd's version counter
+        assert_close(conv(x, past)[0], conv.double()(x.double(), past.double())[0], 1e-6)
+        assert not torch.allclose(conv.float()(x, past)[0], first)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
-from mgrade.ops import delay_conv, dilated_conv
+from mgrade.ops import delay_kernel, dilated_conv
 
 
 class DelayConv(nn.Module):
@@ -25,6 +25,7 @@ class DelayConv(nn.Module):
     def __init__(self, dim: int, taps: int, length: int, sigma: float, init: str = "even", scale: float = 1.0):
         super().__init__()
         self.length, self.sigma = length, sigma
+        self._drawn: tuple[Tensor, Tensor, float, Tensor] | None = None
         self.weight = nn.Parameter(initialise.truncated_normal_(torch.empty(dim, taps), math.sqrt(scale / taps)))
         self.position = nn.Parameter(initialise.positions_(torch.empty(dim, taps), length, init))
 
@@ -37,17 +38,21 @@ class DelayConv(nn.Module):
         skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> y (batch, time, dim), plus x itself if `skip`, and the delay line after it."""
-        return delay_conv(
-            x,
-            self.weight,
-            self.position,
-            length=self.length,
-            sigma=self.sigma,
-            history=state,
-            reset=reset,
-            lengths=lengths,
-            skip=skip,
-        )
+        kernel = self._kernel()
+        return dilated_conv(x, kernel, history=state, reset=reset, lengths=lengths, skip=skip)
+
+    def _kernel(self) -> Tensor:
+        """The kernel; on a CPU without gradients, that of the last call for as long as its taps are the same."""
+        weight, position = self.weight, self.position
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or weight.device.type != "cpu":
+            return delay_kernel(weight, position, length=self.length, sigma=self.sigma)
+        if self._drawn is not None:
+            *taps, sigma, kernel = self._drawn
+            if sigma == self.sigma and all(map(torch.equal, taps, (weight, position))):
+                return kernel
+        kernel = delay_kernel(weight, position, length=self.length, sigma=self.sigma)
+        self._drawn = weight.detach().clone(), position.detach().clone(), self.sigma, kernel
+        return kernel
 
     @torch.no_grad()
     def snap_(self) -> None:

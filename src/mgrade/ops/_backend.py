@@ -50,6 +50,21 @@ def choose(backend: str, tensor: Tensor) -> str:
     return backend
 
 
+def is_one_step(x: Tensor) -> bool:
+    """Whether x (batch, time, channels) is a step of a stream on a CPU, of which launching takes longer than computing.
+
+    A few calls of PyTorch serve it best, without the operators that a gradient or a tracer would see.
+    """
+    return (
+        x.shape[1] == 1
+        and x.device.type == "cpu"
+        and x.dtype in (torch.float32, torch.float64)
+        and not torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+    )
+
+
 def channels_last(*tensors: Tensor) -> bool:
     """Whether all of these (batch, time, channels) keep their channels contiguous, and not time."""
     return all(x.stride(2) == 1 and x.stride(1) != 1 and x.shape[1] != 1 for x in tensors)

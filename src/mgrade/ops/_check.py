@@ -18,12 +18,13 @@ def floating(name: str, tensor: Tensor, shape: tuple[int | None, ...], layout: s
 def has_shape(name: str, tensor: Tensor, shape: tuple[int | None, ...], layout: str) -> None:
     """Refuses a tensor whose shape is not `shape` (None: any size)."""
     actual = tuple(tensor.shape)
-    fits = len(actual) == len(shape) and all(
-        want is None or want == got for want, got in zip(shape, actual, strict=True)
-    )
+    fits = len(actual) == len(shape)
+    if fits and actual != shape:
+        for want, got in zip(shape, actual, strict=True):
+            fits = fits and (want is None or want == got)
     if not fits:
-        want = ", ".join("any" if size is None else str(size) for size in shape)
-        raise ValueError(f"{name} must have shape {layout} = ({want}), got {actual}")
+        want_all = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name} must have shape {layout} = ({want_all}), got {actual}")
 
 
 def same_dtype(name: str, tensor: Tensor, other: str, dtype: torch.dtype) -> None:

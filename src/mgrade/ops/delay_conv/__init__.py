@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import accumulator, choose
+from mgrade.ops._backend import accumulator, choose, is_one_step
 from mgrade.ops.delay_conv import fir as _fir
 from mgrade.ops.delay_conv import kernel as _kernel
 
@@ -109,9 +109,17 @@ def _filter(
         history = history.to(x.dtype)
     _check.reset_mask(reset, batch, time)
     _check.row_lengths(lengths, batch, time)
+    if backend == "auto" and reset is None and lengths is None and is_one_step(x):
+        return _one_step(x, kernel.to(x.dtype), dilation, _older(x, history, past), skip)
     wide = kernel.to(accumulator(x.dtype))
     y: Tensor = torch.ops.mgrade.fir(x, wide, history, reset, dilation, skip, choose(backend, x))
     return y, _remember(x, history, reset, lengths, past)
+
+
+def _one_step(x: Tensor, kernel: Tensor, dilation: int, history: Tensor, skip: bool) -> tuple[Tensor, Tensor]:
+    window = torch.cat([history, x], 1)
+    y = (window[:, ::dilation] * kernel.t().flip(0)).sum(1, keepdim=True)
+    return (x + y if skip else y), window[:, 1:]
 
 
 def _remember(x: Tensor, history: Tensor | None, reset: Tensor | None, lengths: Tensor | None, past: int) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import choose, like_result
+from mgrade.ops._backend import choose, is_one_step, like_result
 from mgrade.ops.feedforward import c
 
 # Wider layers do not fit on chip; they go the way of plain PyTorch.
@@ -47,12 +47,12 @@ def feedforward(
     if backend == "triton" and dim <= MAX_FUSED:
         keep = _kept(x, dropout) if dropout else None
         return torch.ops.mgrade.feedforward(x, *parameters, scale, shift, keep, 1 / (1 - dropout), eps, backend)[0]
-    plain = all(p.dtype == x.dtype in (torch.float32, torch.float64) for p in parameters)
-    if backend == "c" and x.dim() == 3 and plain and not dropout and not torch.is_autocast_enabled("cpu"):
+    plain = not dropout and all(p.dtype == x.dtype in (torch.float32, torch.float64) for p in parameters)
+    if backend == "c" and x.dim() == 3 and plain and not is_one_step(x) and not torch.is_autocast_enabled("cpu"):
         z = torch.ops.mgrade.feedforward(x, *parameters, None, None, None, 1.0, eps, backend)[0]
     else:
         branch = F.linear(F.gelu(F.linear(x, input, input_bias), approximate="tanh"), output, output_bias)
-        z = x + F.dropout(branch, dropout)
+        z = x + (F.dropout(branch, dropout) if dropout else branch)
     return z if scale is None else layer_norm(z, scale, shift, eps)
 
 

@@ -10,10 +10,11 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade.ops import _check, _memory
-from mgrade.ops._backend import accumulator, channels_last, choose, like_result
+from mgrade.ops._backend import accumulator, channels_last, choose, is_one_step, like_result
 from mgrade.ops.gated_scan import c, reference
 from mgrade.ops.linear import add_product, outer_product, product
 
@@ -93,6 +94,10 @@ def gated_recurrence(
     if skip and hidden != dim:
         raise ValueError(f"skip needs as many hidden units as x has channels, {dim}, got {hidden}")
     initial, reset = _checked(x, hidden, initial, reset, lengths)
+    if backend == "auto" and reset is None and lengths is None and weight.dtype == x.dtype and is_one_step(x):
+        gate, candidate = F.linear(x[:, 0], weight, bias).chunk(2, -1)
+        last = torch.sigmoid(gate) * candidate if initial is None else initial.lerp(candidate, torch.sigmoid(gate))
+        return (x + last[:, None] if skip else last[:, None]), last
     chosen = choose(backend, x)
     y, last, *_ = torch.ops.mgrade.gated_recurrence(x, weight, bias, skip, initial, reset, lengths, chosen)
     return y, last
