@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helpers import PRESETS, TOLERANCE, assert_close, in_pieces, leaves, model_of, random_input, small, some
 from mgrade.nn import DelayConv
-from mgrade.ops import _backend
+from mgrade.ops import _backend, delay_conv
 
 READOUTS = ("every", "last", "mean", "sum")
 BACKENDS = {"fastest": contextlib.nullcontext, "reference": lambda: mock.patch.object(_backend, "HAS_C", False)}
@@ -208,16 +208,19 @@ def test_a_state_is_not_changed_by_going_on_from_it():
     assert all(torch.equal(leaves(state)[name], tensor) for name, tensor in kept.items())
 
 
-@pytest.mark.parametrize("change", ["weight", "position", "sigma"])
+@pytest.mark.parametrize("change", ["weight", "position", "sigma", "dtype"])
 def test_a_step_sees_every_change_of_the_taps(change):
     conv = DelayConv(3, 2, 8, 0.8)
     x, past = torch.randn(2, 1, 3), torch.randn(2, 7, 3)
     with torch.no_grad():
         first, _ = conv(x, past)
         assert torch.equal(conv(x, past)[0], first)
-        if change == "sigma":
+        if change == "dtype":
+            conv, x, past = conv.double(), x.double(), past.double()
+        elif change == "sigma":
             conv.sigma = 0.5
         else:
             getattr(conv, change).data += 0.25  # behind the back of autograd's version counter
-        assert_close(conv(x, past)[0], conv.double()(x.double(), past.double())[0], 1e-6)
-        assert not torch.allclose(conv.float()(x, past)[0], first)
+        exact, _ = delay_conv(x, conv.weight, conv.position, length=8, sigma=conv.sigma, history=past)
+        assert_close(conv(x, past)[0], exact, TOLERANCE[x.dtype])
+        assert change == "dtype" or not torch.allclose(exact, first)

@@ -48,7 +48,8 @@ class DelayConv(nn.Module):
             return delay_kernel(weight, position, length=self.length, sigma=self.sigma)
         if self._drawn is not None:
             *taps, sigma, kernel = self._drawn
-            if sigma == self.sigma and all(map(torch.equal, taps, (weight, position))):
+            same = sigma == self.sigma and kernel.dtype == weight.dtype
+            if same and torch.equal(taps[0], weight) and torch.equal(taps[1], position):
                 return kernel
         kernel = delay_kernel(weight, position, length=self.length, sigma=self.sigma)
         self._drawn = weight.detach().clone(), position.detach().clone(), self.sigma, kernel
