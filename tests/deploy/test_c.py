@@ -92,6 +92,16 @@ def test_after_10000_steps_it_is_still_the_same(precision, fields):
     assert_same(in_precision(program_of(depth=1, dim=4, max_delay=37, **fields), precision), 10_000)
 
 
+@pytest.mark.parametrize("precision", ["float32", "int16"])
+@pytest.mark.parametrize("inputs", [1, 3])
+@pytest.mark.parametrize("snap", [False, True])
+def test_delays_that_a_byte_does_not_hold(precision, inputs, snap):
+    program = in_precision(program_of(dim=4, inputs=inputs, max_delay=700, snap=snap), precision)
+    assert max(op.arrays["lag"].max() for op in program.ops if "lag" in op.arrays) > 255
+    assert program.lag_dtype == "uint16"
+    assert_same(program, 1500)
+
+
 @every_compiler
 @pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS)
 def test_whatever_the_compiler_makes_of_it(tmp_path, cc, flags):

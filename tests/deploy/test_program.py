@@ -244,7 +244,9 @@ def test_what_a_program_remembers():
     assert program.state(3) == (StatePart("total", (2,), "float32"), StatePart("steps", (), "uint32"))
     assert program.state_bytes == 4 * (10 + 2 + 2 + 2) + 4
     assert program.widths == (2, 2, 2, 2, 2)
-    assert program.parameter_bytes == 4 * 4 + 2 * 4 + 4 * 2
+    assert program.parameter_bytes == 4 * 4 + 2 * 4 + 4
+    far = ops[0].with_arrays(lag=np.array([[0, 256], [2, 1]], np.uint16))
+    assert Program(2, False, (far, *ops[1:])).parameter_bytes == 4 * 4 + 2 * 4 + 4 * 2
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ def arrays(program: Program) -> list[Piece]:
     """Every array, equal ones once: what goes into flash."""
     found: dict[tuple[str, bytes], Piece] = {}
     for index, op in enumerate(program.ops):
-        for name, array in sorted(op.arrays.items()):
+        for name, stored in sorted(op.arrays.items()):
+            array = program.in_c(name, stored)
             key = str(array.dtype), array.tobytes()
             found.setdefault(key, Piece(index, op.kind, name, array.shape, str(array.dtype)))
     return list(found.values())

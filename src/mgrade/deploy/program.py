@@ -167,9 +167,19 @@ class Program:
         return ()
 
     @property
+    def lag_dtype(self) -> str:
+        """What holds every delay in C: a byte, or two where one of them needs it."""
+        longest = max((int(op.arrays["lag"].max(initial=0)) for op in self.ops if "lag" in op.arrays), default=0)
+        return "uint8" if longest < 256 else LAG
+
+    def in_c(self, name: str, array: Array) -> Array:
+        """An array of that name as C holds it."""
+        return array.astype(self.lag_dtype) if name == "lag" else array
+
+    @property
     def parameter_bytes(self) -> int:
-        """Of all arrays; equal ones are kept once."""
-        arrays = (array for op in self.ops for array in op.arrays.values())
+        """Of all arrays in C; equal ones are kept once."""
+        arrays = (self.in_c(*item) for op in self.ops for item in op.arrays.items())
         return sum(len(data) for _, data in {(str(array.dtype), array.tobytes()) for array in arrays})
 
     @property

@@ -269,7 +269,7 @@ MG_HOT static void mg_push(float *line, uint16_t *at, const float *x, int rows, 
 
 /* weight (taps, n), lag (taps): the same delays for all channels. */
 MG_HOT static void mg_filter(float *restrict y, const float *restrict line, int at, const float *restrict weight,
-                             const uint16_t *restrict lag, int rows, int taps, int n) {
+                             const MG_LAG *restrict lag, int rows, int taps, int n) {
     int done = 0;
 #if defined(MG_LANES)
     for (; done + MG_BLOCK <= n; done += MG_BLOCK) {
@@ -288,7 +288,7 @@ MG_HOT static void mg_filter(float *restrict y, const float *restrict line, int 
 
 /* weight, lag (n, taps): its own delays for every channel. */
 MG_HOT static void mg_taps(float *restrict y, const float *restrict line, int at, const float *restrict weight,
-                           const uint16_t *restrict lag, int rows, int taps, int n) {
+                           const MG_LAG *restrict lag, int rows, int taps, int n) {
     for (int c = 0; c < n; c++) {
         float sum = 0.0f;
         for (int k = 0; k < taps; k++) sum += *weight++ * line[mg_before(at, *lag++, rows) * n + c];
@@ -299,7 +299,7 @@ MG_HOT static void mg_taps(float *restrict y, const float *restrict line, int at
 /* The same over the raw input, (rows, inputs), mixed per channel by mix (inputs, n); the bias counts as far back as
  * there was input. */
 MG_HOT static void mg_taps_input(float *restrict y, const float *restrict line, int at, int age,
-                                 const float *restrict weight, const uint16_t *restrict lag,
+                                 const float *restrict weight, const MG_LAG *restrict lag,
                                  const float *restrict mix, const float *restrict bias, int rows, int taps,
                                  int inputs, int n) {
     for (int c = 0; c < n; c++, weight += taps, lag += taps) {
@@ -320,7 +320,7 @@ MG_HOT static void mg_push_token(uint16_t *line, uint16_t *at, const uint16_t *t
 }
 
 MG_HOT static void mg_taps_token(float *restrict y, const uint16_t *restrict line, int at,
-                                 const float *restrict weight, const uint16_t *restrict lag,
+                                 const float *restrict weight, const MG_LAG *restrict lag,
                                  const float *restrict table, int rows, int taps, int n) {
     for (int c = 0; c < n; c++) {
         float sum = 0.0f;

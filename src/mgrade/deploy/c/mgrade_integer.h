@@ -170,7 +170,7 @@ MG_HOT static void mg_push(mg_value *line, uint16_t *at, const mg_value *x, int 
 
 /* weight (taps, n), lag (taps): the same delays for all channels. */
 MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line, int at,
-                             const int8_t *restrict weight, const uint16_t *restrict lag,
+                             const int8_t *restrict weight, const MG_LAG *restrict lag,
                              const int16_t *restrict multiplier, int down, int rows, int taps, int n) {
     const int whole = n - n % MG_BLOCK;
     for (int c = 0; c < whole; c += MG_BLOCK) {
@@ -188,7 +188,7 @@ MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line
 
 /* weight, lag (n, taps): its own delays for every channel. */
 MG_HOT static void mg_taps(mg_value *restrict y, const mg_value *restrict line, int at,
-                           const int8_t *restrict weight, const uint16_t *restrict lag,
+                           const int8_t *restrict weight, const MG_LAG *restrict lag,
                            const int16_t *restrict multiplier, int down, int rows, int taps,
                            int n) {
     for (int c = 0; c < n; c++) {
@@ -200,7 +200,7 @@ MG_HOT static void mg_taps(mg_value *restrict y, const mg_value *restrict line, 
 
 /* The same over the raw input, (rows, inputs), mixed per channel; the bias counts as far back as there was input. */
 MG_HOT static void mg_taps_input(mg_value *restrict y, const mg_value *restrict line, int at, int age,
-                                 const int8_t *restrict weight, const uint16_t *restrict lag,
+                                 const int8_t *restrict weight, const MG_LAG *restrict lag,
                                  const int8_t *restrict mix, const int8_t *restrict bias,
                                  const int16_t *restrict multiplier, int down,
                                  const int16_t *restrict mix_multiplier, int mix_down, int one,
@@ -225,7 +225,7 @@ MG_HOT static void mg_push_token(uint16_t *line, uint16_t *at, const uint16_t *t
 }
 
 MG_HOT static void mg_taps_token(mg_value *restrict y, const uint16_t *restrict line, int at,
-                                 const int8_t *restrict weight, const uint16_t *restrict lag,
+                                 const int8_t *restrict weight, const MG_LAG *restrict lag,
                                  const int8_t *restrict table, const int16_t *restrict multiplier, int down, int rows,
                                  int taps, int n) {
     for (int c = 0; c < n; c++) {

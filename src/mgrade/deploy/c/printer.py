@@ -169,6 +169,7 @@ class _Printed:
             "SINCE": POOLED if pooled else "",
             "FIELDS": "\n".join(fields) or "    uint8_t nothing;",
             "SIZES": f"MG_BITS {8 * np.dtype(program.precision).itemsize}" if program.integer else f"MG_PANEL {panel}",
+            "LAG": TYPES[program.lag_dtype],
             "RUNTIME": runtime(program)[0],
             "ARRAYS": "\n".join(_array(name, array) for name, array in self.arrays.values()),
             "SLOTS": "".join(f"    {value} v{slot}[{size}];\n" for slot, size in enumerate(self.slots.sizes)),
@@ -251,6 +252,7 @@ class _Printed:
 
     def _named(self, op: Op, name: str, array: npt.NDArray[Any]) -> str:
         """The name of a constant; equal ones are one."""
+        array = self.program.in_c(name, array)
         if not self.program.integer:  # inputs, then outputs: see the runtime
             if (op.kind, name) == ("linear", "weight"):
                 array = np.concatenate([part.T.ravel() for part in _panels(array, self.panel)]).reshape(array.shape)

@@ -15,6 +15,8 @@ FLAGS = (
     *("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror"),
 )
 """What a model's files are compiled with, after the flags of the chip."""
+INTEGER_FLAGS = ("-fno-unroll-loops",)
+"""And an integer program's: loops unrolled would make its code twice as large, and no faster."""
 
 # The harness must not bring in the C library, nor use the FPU before it is switched on.
 _HARNESS_FLAGS = ("-std=gnu11", "-O1", "-ffreestanding", "-fno-tree-loop-distribute-patterns", "-mgeneral-regs-only")
@@ -24,12 +26,12 @@ _HERE = Path(__file__).parent
 
 def build(folder: Path, name: str, chip: Chip, compiler: str, flags: Sequence[str], out: Path) -> Path:
     """Compiles all of `folder`'s C files but main.c and links them with the harness; the path of the program."""
-    objects = out / "model"
+    objects, flags = out / "model", (*model_flags(folder), *flags)
     objects.mkdir()
     sources = sorted(path for path in folder.glob("*.c") if path.name != "main.c")
     for source in sources:
         target = ["-c", source.name, "-o", str(objects / f"{source.stem}.o")]
-        _run(chip, [*_command(chip, compiler), *FLAGS, "-g1", *flags, *target], folder)
+        _run(chip, [*_command(chip, compiler), "-g1", *flags, *target], folder)
 
     core = [GCC, *chip.flags]
     harness, linked = out / "mgrade_harness.o", out / "program.elf"
@@ -39,6 +41,11 @@ def build(folder: Path, name: str, chip: Chip, compiler: str, flags: Sequence[st
     inputs = [str(harness), *(str(objects / f"{source.stem}.o") for source in sources)]
     _run(chip, [*core, *script, *inputs, "-o", str(linked)], folder)
     return linked
+
+
+def model_flags(folder: Path) -> tuple[str, ...]:
+    """What the files of `folder` are compiled with."""
+    return (*FLAGS, *(INTEGER_FLAGS if (folder / "mgrade_integer.h").is_file() else ()))
 
 
 def version(compiler: str) -> str:

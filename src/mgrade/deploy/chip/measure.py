@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mgrade.deploy.chip.build import FLAGS, build, version
+from mgrade.deploy.chip.build import build, model_flags, version
 from mgrade.deploy.chip.chips import ChipError, available, find_chip, find_compiler
 from mgrade.deploy.chip.emulate import emulate
 
@@ -81,7 +81,7 @@ def run(
     inputs    (steps, inputs), or (steps,) where a step has one; or (sequences, steps, inputs), with the state
               initialised before each sequence. Of the type that the model's header declares.
     compiler  "gcc" or "clang"; None for the chip's preferred one that is here.
-    flags     for the model's files, after those in FLAGS.
+    flags     for the model's files, after those of `build.model_flags`.
     timeout   seconds of emulation, before the run is given up.
     """
     core, folder = find_chip(chip), Path(folder).resolve()
@@ -108,5 +108,5 @@ def run(
         stack_bytes=report.stack_bytes,
         chip=chip,
         compiler=version(chosen),
-        flags=(*core.flags, *FLAGS, *flags),
+        flags=(*core.flags, *model_flags(folder), *flags),
     )
