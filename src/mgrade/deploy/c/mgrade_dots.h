@@ -41,6 +41,15 @@ typedef int8_t mg_value;
 typedef int16_t mg_value;
 #endif
 
+/* Before a short loop that runs a fixed number of times: better written out. */
+#if defined(__clang__)
+#define MG_WRITTEN_OUT _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define MG_WRITTEN_OUT _Pragma("GCC unroll 16")
+#else
+#define MG_WRITTEN_OUT
+#endif
+
 /* Rows of a matrix that are summed side by side, and channels of a filter. */
 #define MG_ROWS 4
 #define MG_BLOCK 16
@@ -156,9 +165,11 @@ MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, const mg_val
 /* sum[j] += w[j] x[j] for MG_BLOCK channels. */
 MG_UNUSED static inline void mg_weigh(int32_t *restrict sum, const int8_t *restrict w, const mg_value *restrict x) {
 #if defined(MG_HELIUM) && MG_BITS == 16
+    MG_WRITTEN_OUT
     for (int j = 0; j < MG_BLOCK; j += 4)
         vst1q_s32(sum + j, vaddq_s32(vld1q_s32(sum + j), vmulq_s32(vldrbq_s32(w + j), vldrhq_s32(x + j))));
 #elif defined(MG_WASM)
+    MG_WRITTEN_OUT
     for (int j = 0; j < MG_BLOCK; j += 8) {
         const v128_t eight = wasm_i16x8_load8x8(w + j), past = MG_VALUES(x + j);
         const v128_t low = wasm_i32x4_extmul_low_i16x8(eight, past), high = wasm_i32x4_extmul_high_i16x8(eight, past);
@@ -172,6 +183,7 @@ MG_UNUSED static inline void mg_weigh(int32_t *restrict sum, const int8_t *restr
     mg_add_eight(sum, _mm256_permute2x128_si256(even, odd, 0x20));
     mg_add_eight(sum + 8, _mm256_permute2x128_si256(even, odd, 0x31));
 #else
+    MG_WRITTEN_OUT
     for (int j = 0; j < MG_BLOCK; j++) sum[j] += w[j] * x[j];
 #endif
 }

@@ -143,6 +143,7 @@ MG_HOT static void mg_linear(mg_value *restrict y, const mg_value *restrict x, c
     for (int j = 0; j < whole; j += MG_ROWS, weight += MG_ROWS * inputs) {
         int32_t sum[MG_ROWS];
         mg_dots(sum, weight, x, inputs);
+        MG_WRITTEN_OUT
         for (int r = 0; r < MG_ROWS; r++)
             y[j + r] = mg_rescale(bias[j + r] * (1 << bias_up) + sum[r], multiplier[j + r], down);
     }
@@ -177,6 +178,7 @@ MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line
         int32_t sum[MG_BLOCK] = {0};
         for (int k = 0; k < taps; k++)
             mg_weigh(sum, weight + k * n + c, line + mg_before(at, lag[k], rows) * n + c);
+        MG_WRITTEN_OUT
         for (int j = 0; j < MG_BLOCK; j++) y[c + j] = mg_rescale(sum[j], multiplier[c + j], down);
     }
     for (int c = whole; c < n; c++) {
