@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
 from mgrade.nn.convolution import convolution
-from mgrade.nn.recurrence import recurrence
+from mgrade.nn.recurrence import MinGRU, recurrence
 from mgrade.ops import feedforward, layer_norm, linear
+from mgrade.ops.layer_step import layer_step, takes_step
 
 
 class Linear(nn.Linear):
@@ -81,6 +82,7 @@ class Block(nn.Module):
             width = config.dim if branch == "conv" else config.inner
             self.branch_norms[branch] = LayerNorm(width)
         self.dropout = nn.Dropout(config.dropout)
+        self._steps_at_once = _is_plain(config)
 
     @staticmethod
     def _projects(config: ModelConfig) -> bool:
@@ -99,6 +101,9 @@ class Block(nn.Module):
         A state of None is that of the beginning.
         """
         history, hidden = state
+        plain = reset is None and lengths is None and last is None
+        if plain and history is not None and hidden is not None and self._takes_step(x):
+            return self._step(x, history.to(x.dtype), hidden.to(x.dtype))
         start = x
         if self.norm is not None and self.norm_at == "pre":
             x = self.norm(x)
@@ -117,6 +122,28 @@ class Block(nn.Module):
         if self.norm is not None and self.norm_at == "post":
             x = self.norm(x)
         return x, self._whole(x.shape[0], history, hidden)
+
+    def _takes_step(self, x: Tensor) -> bool:
+        return self._steps_at_once and takes_step(x) and not self._drops()
+
+    def _step(self, x: Tensor, history: Tensor, hidden: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """One step of a stream without the calls that its parts would take."""
+        conv, recurrence, mlp, norm = self.conv, self.recurrence, self.mlp, self.norm
+        assert isinstance(recurrence, MinGRU)
+        assert isinstance(mlp, MLP)
+        y, *after = layer_step(
+            x,
+            history,
+            hidden,
+            None if conv is None else conv.kernel(),
+            1 if conv is None else conv.dilation,
+            (recurrence.weight, recurrence.bias),
+            (mlp.input.weight, mlp.input.bias),
+            (mlp.output.weight, mlp.output.bias),
+            None if norm is None else (norm.weight, norm.bias),
+            0.0 if norm is None else norm.eps,
+        )
+        return y, (after[0], after[1])
 
     def _whole(self, batch: int, history: Tensor | None, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
         """The state with empty tensors for the parts that this layer does not have."""
@@ -171,6 +198,22 @@ class Block(nn.Module):
         history = parameter.new_zeros(batch, 0, 0) if self.conv is None else self.conv.initial_state(batch)
         hidden = parameter.new_zeros(batch, 0) if self.recurrence is None else self.recurrence.initial_state(batch)
         return history, hidden
+
+
+def _is_plain(config: ModelConfig) -> bool:
+    """Whether a layer is what `ops.layer_step` computes: minGRU and MLP, each with its skip, and nothing between."""
+    return (
+        config.recurrence == "mingru"
+        and config.candidate == "linear"
+        and config.hidden == config.dim
+        and not config.projection
+        and config.mlp == "gelu"
+        and {"recurrence", "mlp"} <= set(config.skips)
+        and (config.conv == "none" or "conv" in config.skips)
+        and "layer" not in config.skips
+        and not config.branch_norms
+        and config.norm in ("none", "post")
+    )
 
 
 def _tail(x: Tensor, steps: int) -> Tensor:

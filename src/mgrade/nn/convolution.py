@@ -24,7 +24,7 @@ class DelayConv(nn.Module):
 
     def __init__(self, dim: int, taps: int, length: int, sigma: float, init: str = "even", scale: float = 1.0):
         super().__init__()
-        self.length, self.sigma = length, sigma
+        self.length, self.sigma, self.dilation = length, sigma, 1
         self._drawn: tuple[Tensor, Tensor, float, Tensor] | None = None
         self.weight = nn.Parameter(initialise.truncated_normal_(torch.empty(dim, taps), math.sqrt(scale / taps)))
         self.position = nn.Parameter(initialise.positions_(torch.empty(dim, taps), length, init))
@@ -38,11 +38,10 @@ class DelayConv(nn.Module):
         skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> y (batch, time, dim), plus x itself if `skip`, and the delay line after it."""
-        kernel = self._kernel()
-        return dilated_conv(x, kernel, history=state, reset=reset, lengths=lengths, skip=skip)
+        return dilated_conv(x, self.kernel(), history=state, reset=reset, lengths=lengths, skip=skip)
 
-    def _kernel(self) -> Tensor:
-        """The kernel; on a CPU without gradients, that of the last call for as long as its taps are the same."""
+    def kernel(self) -> Tensor:
+        """The weight of every delay, (dim, length): on a CPU without gradients drawn anew only if the taps changed."""
         weight, position = self.weight, self.position
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or weight.device.type != "cpu":
             return delay_kernel(weight, position, length=self.length, sigma=self.sigma)
@@ -101,6 +100,10 @@ class DilatedConv(nn.Module):
         return dilated_conv(
             x, self.weight, dilation=self.dilation, history=state, reset=reset, lengths=lengths, skip=skip
         )
+
+    def kernel(self) -> Tensor:
+        """The weight of every tap, (dim, taps)."""
+        return self.weight
 
     def initial_state(self, batch: int) -> Tensor:
         """A silent delay line, (batch, (taps - 1) dilation, dim)."""

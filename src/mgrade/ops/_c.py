@@ -29,6 +29,7 @@ _SIGNATURES = {
     "gelu_backward": "ppppp nnn t",
     "fir_forward": "ppppp nnnnn nn t",
     "fir_backward": "pppppppp n nnnnn nnnn t",
+    "layer_step": "pppppppppppp pppp nnnnnn r",
 }
 
 

@@ -10,6 +10,7 @@
 #include "fir.h"
 #include "gated_scan.h"
 #include "gelu.h"
+#include "layer_step.h"
 #undef REAL
 #undef NAME
 #undef EXP
@@ -22,3 +23,4 @@
 #include "fir.h"
 #include "gated_scan.h"
 #include "gelu.h"
+#include "layer_step.h"

@@ -1,0 +1,52 @@
+"""`layer_step`: one step of a whole layer at once, in C: what a stream spends on a layer is mostly calls."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mgrade.ops import _c, _check
+from mgrade.ops._backend import choose, is_one_step
+
+Weights = tuple[Tensor, Tensor]
+
+
+def takes_step(x: Tensor) -> bool:
+    """Whether `layer_step` takes x: one step of a stream on a CPU."""
+    return is_one_step(x) and choose("auto", x) == "c"
+
+
+def layer_step(
+    x: Tensor,
+    history: Tensor,
+    hidden: Tensor,
+    kernel: Tensor | None,
+    dilation: int,
+    gates: Weights,
+    input: Weights,
+    output: Weights,
+    norm: Weights | None,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """x + filter(x), then that plus its gated recurrence, then that plus its MLP, then the norm, if there is one.
+
+    x (batch, 1, dim), history (batch, past, dim), hidden (batch, dim), kernel (dim, taps); matrices with their biases,
+    as in `delay_conv`, `gated_recurrence` and `feedforward`. Without gradients. Returns y and both states after it.
+    """
+    batch, _, dim = x.shape
+    count = 0 if kernel is None else kernel.shape[1]
+    past, width = max(0, count - 1) * dilation, input[0].shape[0]
+    read = (x, history, hidden, None if kernel is None else kernel.t(), *gates, *input, *output, *(norm or ()))
+    for tensor in read:
+        if tensor is not None and (tensor.dtype != x.dtype or tensor.device.type != "cpu"):
+            raise ValueError(f"all tensors must be {x.dtype} on the CPU, got {tensor.dtype} on {tensor.device}")
+    if kernel is not None:
+        _check.has_shape("history", history, (batch, past, dim), "(batch, past, dim)")
+    _check.has_shape("hidden", hidden, (batch, dim), "(batch, dim)")
+    y, line, state = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, history, hidden))
+    dense = [tensor if tensor is None else tensor.contiguous() for tensor in read]
+    if norm is None:
+        dense += [None, None]
+    scratch = x.new_empty(3 * dim + width)
+    _c.call("layer_step", x.dtype, *dense, y, line, state, scratch, batch, dim, past, count, dilation, width, eps)
+    return y, line, state
