@@ -159,7 +159,7 @@ def onnx_bound(subject: Subject) -> Contender:
 
 
 def torch_model(subject: Subject) -> Contender:
-    """Model.step as it is, which makes its kernels anew from the positions of their taps at every step."""
+    """Model.step as it is, which sees to it at every step that its kernels are those of the taps."""
     return _in_torch(subject, subject.model.step, lambda: subject.model.initial_state(1))
 
 
