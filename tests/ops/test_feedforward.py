@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from helpers import GRADIENT_TOLERANCE, INTERPRETED, TOLERANCE, TRITON_DEVICE, assert_close, backend_param
-from mgrade.ops import _c, feedforward, layer_norm, linear
+from mgrade.ops import _c, feedforward, linear
+from mgrade.ops.feedforward import layer_norm
 
 on_triton = pytest.mark.parametrize("backend", [backend_param("triton")])
 SHAPES = [(1, 1, 1, 1), (2, 17, 5, 9), (3, 2, 16, 32), (2, 0, 3, 4), (0, 5, 3, 4), (1, 7, 70, 20)]

@@ -10,7 +10,8 @@ from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
 from mgrade.nn.convolution import convolution
 from mgrade.nn.recurrence import MinGRU, recurrence
-from mgrade.ops import feedforward, layer_norm, linear
+from mgrade.ops import feedforward, linear
+from mgrade.ops.feedforward import layer_norm
 from mgrade.ops.layer_step import layer_step, takes_step
 
 

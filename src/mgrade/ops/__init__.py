@@ -5,7 +5,7 @@
 - `gated_scan`: the gated linear recurrence of minGRU, its state in and out;
 - `dilated_conv` and `diagonal_scan`: what the TCN and LRU baselines need, over the same machinery;
   `diagonal_scan_pairs` is the latter without complex tensors;
-- `gated_recurrence`, `linear`, `layer_norm` and `feedforward`: scan and convolution with the channel mixing between;
+- `gated_recurrence`, `linear` and `feedforward`: scan and convolution together with the channel mixing between them;
 - `cross_entropy`: the loss.
 
 Those of the first four points have a plain PyTorch reference for any floating dtype, a C version for the CPU and a
@@ -17,7 +17,7 @@ from mgrade.ops._backend import BACKENDS, available
 from mgrade.ops.cross_entropy import cross_entropy
 from mgrade.ops.delay_conv import delay_conv, delay_kernel, dilated_conv
 from mgrade.ops.diagonal_scan import diagonal_scan, diagonal_scan_pairs
-from mgrade.ops.feedforward import feedforward, layer_norm
+from mgrade.ops.feedforward import feedforward
 from mgrade.ops.gated_scan import gated_recurrence, gated_scan
 from mgrade.ops.linear import linear
 
@@ -33,6 +33,5 @@ __all__ = [
     "feedforward",
     "gated_recurrence",
     "gated_scan",
-    "layer_norm",
     "linear",
 ]
