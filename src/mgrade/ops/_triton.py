@@ -12,6 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mgrade.ops._backend import TRITON_INTERPRETED
+
 
 def time_last(x: Tensor) -> Tensor:
     """(batch, time, channels) -> (batch, channels, time) with time contiguous."""
@@ -88,7 +90,7 @@ def spans(programs: int, time: int, tile: int, enough: int) -> tuple[int, int, i
 
 @triton.jit
 def dot(a, b, total, PRECISION: tl.constexpr):
-    """total + a @ b, summed in float32; the factors are exact, or rounded to TF32 or bfloat16."""
+    """total + a @ b, summed in float32; the factors are whole, or rounded to TF32 or bfloat16."""
     if PRECISION == "bf16":
         total = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), total)
     else:
@@ -99,10 +101,10 @@ def dot(a, b, total, PRECISION: tl.constexpr):
 def dot_precision(x: Tensor) -> str:
     """How matrix products with `x` are computed, as `torch.set_float32_matmul_precision` says.
 
-    `highest` exactly, `high` with factors rounded to TF32, `medium` to bfloat16; bfloat16 factors stay what they are
-    in the last two.
+    `highest` to the rounding of float32 (three products of TF32 parts), `high` with factors rounded to TF32, `medium`
+    to bfloat16; bfloat16 factors stay what they are in the last two.
     """
     precision = torch.get_float32_matmul_precision()
     if precision == "highest":
-        return "ieee"
+        return "ieee" if TRITON_INTERPRETED else "tf32x3"
     return "bf16" if precision == "medium" or x.dtype == torch.bfloat16 else "tf32"

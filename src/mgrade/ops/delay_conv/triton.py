@@ -82,8 +82,19 @@ def _inputs(
 
 
 @triton.jit
+def _spread(kernel, matrices, K, blocks, DIRECTION: tl.constexpr, TILE: tl.constexpr):
+    """matrices (D, blocks, TILE, TILE): the kernel of every channel as the matrices that `_filter` multiplies with."""
+    channel = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1)
+    inner, outer = tl.arange(0, TILE)[:, None], tl.arange(0, TILE)[None, :]
+    lag = block * TILE + DIRECTION * (inner - outer)
+    value = tl.load(kernel + channel * K + lag, mask=(lag >= 0) & (lag < K), other=0.0)
+    tl.store(matrices + ((channel * blocks + block) * TILE + inner) * TILE + outer, value)
+
+
+@triton.jit
 def _filter(
-    x, kernel, history, skip, y, rows, T, D, K, P, tiles, dilation, earlier, x_b, x_c, skip_b, skip_c, y_b, y_c,
+    x, matrices, history, skip, y, rows, T, D, K, P, tiles, dilation, earlier, x_b, x_c, skip_b, skip_c, y_b, y_c,
     DIRECTION: tl.constexpr, HAS_HISTORY: tl.constexpr, HAS_SKIP: tl.constexpr, DILATED: tl.constexpr,
     PRECISION: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
@@ -101,8 +112,7 @@ def _filter(
         value = _inputs(
             x, history, batch, channel, first, base + inner, here, dilation, T, D, P, x_b, x_c, HAS_HISTORY, DILATED
         )
-        lag = DIRECTION * (base + inner[:, None] - outer[None, :])
-        toeplitz = tl.load(kernel + channel * K + lag, mask=(lag >= 0) & (lag < K), other=0.0)
+        toeplitz = tl.load(matrices + ((channel * blocks + block) * TILE + inner[:, None]) * TILE + outer[None, :])
         total = dot(value, toeplitz, total, PRECISION)
     # A product carries NaN and Inf into outputs that must not see them, since 0 NaN is NaN. Where that happened,
     # leave them out of the product and mark the outputs that do see them.
@@ -115,7 +125,7 @@ def _filter(
             )
             lag = DIRECTION * (base + inner[:, None] - outer[None, :])
             valid = (lag >= 0) & (lag < K)
-            toeplitz = tl.load(kernel + channel * K + lag, mask=valid, other=0.0)
+            toeplitz = tl.load(matrices + ((channel * blocks + block) * TILE + inner[:, None]) * TILE + outer[None, :])
             strange = (value - value) != 0.0
             seen = dot(strange.to(tl.float32), valid.to(tl.float32), tl.zeros((ROWS, TILE), tl.float32), PRECISION)
             total = dot(tl.where(strange, 0.0, value), toeplitz, total, PRECISION)
@@ -214,21 +224,21 @@ def _filter_precision(x: Tensor) -> str:
     return "tf32" if precision == "bf16" and x.dtype == torch.float32 else precision
 
 
-def _filter_blocks(x: Tensor) -> dict[str, int]:
+def _filter_blocks(x: Tensor, dilation: int) -> dict[str, int]:
     """Steps per tile, (batch row, tile) pairs per program, and warps, as measured on an H200."""
     if TRITON_INTERPRETED:
         return {"TILE": 16, "ROWS": 16, "num_warps": 4}
     if _filter_precision(x) == "bf16":
-        return {"TILE": 64, "ROWS": 128, "num_warps": 4}
+        return {"TILE": 64, "ROWS": 128 if dilation == 1 else 64, "num_warps": 4}
     return {"TILE": 32, "ROWS": 64, "num_warps": 4}
 
 
-def _correlate_blocks(x: Tensor, taps: int) -> dict[str, int]:
+def _correlate_blocks(x: Tensor, taps: int, dilation: int) -> dict[str, int]:
     """Steps per tile, pairs per product, and warps: wide tiles for long kernels, where they cost no precision."""
     if TRITON_INTERPRETED:
         return {"TILE": 16, "ROWS": 16, "num_warps": 4}
     if _filter_precision(x) == "bf16" and taps >= 128:
-        return {"TILE": 64, "ROWS": 64, "num_warps": 4}
+        return {"TILE": 64, "ROWS": 64, "num_warps": 4 if dilation == 1 else 8}
     return {"TILE": 32, "ROWS": 64, "num_warps": 2}
 
 
@@ -245,13 +255,17 @@ def _launch(
     """Filters x (batch, channels, time) into y, whose first `earlier` steps lie before those of x."""
     batch, channels, time = x.shape
     taps = kernel.shape[1]
-    blocks = _filter_blocks(x)
+    blocks = _filter_blocks(x, dilation)
     kernel = kernel.to(x.dtype) if _filter_precision(x) == "bf16" else kernel
     tiles = triton.cdiv(triton.cdiv(time + earlier, dilation), blocks["TILE"])
     rows = batch * dilation * tiles
     strides = (t.stride()[:2] if t is not None else (0, 0) for t in (x, skip, y))
+    kernel, tile = kernel.contiguous(), blocks["TILE"]
+    pieces = (taps + tile - 2) // tile + 1
+    matrices = torch.empty(channels, pieces, tile, tile, dtype=kernel.dtype, device=x.device)
+    _spread[(channels, pieces)](kernel, matrices, taps, pieces, DIRECTION=direction, TILE=tile)
     _filter[(triton.cdiv(rows, blocks["ROWS"]), channels)](
-        x, kernel.contiguous(), history, skip, y, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
+        x, matrices, history, skip, y, rows, time, channels, taps, (taps - 1) * dilation, tiles, dilation,
         earlier, *(size for pair in strides for size in pair),
         DIRECTION=direction, HAS_HISTORY=history is not None and taps > 1, HAS_SKIP=skip is not None,
         DILATED=dilation > 1, PRECISION=_filter_precision(x), **blocks,
@@ -303,7 +317,7 @@ def _kernel_gradient(grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | 
     taps = kernel.shape[1]
     if not x.numel():
         return torch.zeros_like(kernel, dtype=torch.float32)
-    sizes = _correlate_blocks(x, taps)
+    sizes = _correlate_blocks(x, taps, dilation)
     tile = sizes["TILE"]
     tiles = triton.cdiv(triton.cdiv(time, dilation), tile)
     rows = batch * dilation * tiles
