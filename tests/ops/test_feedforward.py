@@ -63,13 +63,25 @@ def test_the_end_of_a_layer_in_blocks_is_pytorchs(backend, batch, time, dim, inn
     assert_same(lambda *t: torch.ops.mgrade.feedforward(*t, None, None, None, 1.0, 1e-5, backend)[0], by_torch, tensors)
 
 
+def add_linear(x, weight, *added, bias, base):
+    """base + weight @ x + bias by PyTorch, of what is there."""
+    y = F.linear(x, weight, added[0] if bias else None)
+    return y + added[-1] if base else y
+
+
 @on_triton
+@pytest.mark.parametrize("base", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("batch", "time", "inputs", "outputs"), SHAPES)
-def test_the_product_with_time_contiguous_is_pytorchs(backend, batch, time, inputs, outputs):
-    x = torch.randn(batch, time, inputs, device=TRITON_DEVICE, requires_grad=True)
-    weight = torch.randn(outputs, inputs, device=TRITON_DEVICE, requires_grad=True)
-    bias = torch.randn(outputs, device=TRITON_DEVICE, requires_grad=True)
-    assert_same(torch.ops.mgrade.linear, F.linear, [x, weight, bias])
+def test_the_product_with_time_contiguous_is_pytorchs(backend, batch, time, inputs, outputs, bias, base):
+    shapes = [(batch, time, inputs), (outputs, inputs), (outputs,), (batch, time, outputs)]
+    x, weight, *added = (torch.randn(shape, device=TRITON_DEVICE, requires_grad=True) for shape in shapes)
+    added = [tensor for tensor, there in zip(added, (bias, base), strict=True) if there]
+
+    def ours(x, weight, *added):
+        return torch.ops.mgrade.linear(x, weight, added[0] if bias else None, added[-1] if base else None)
+
+    assert_same(ours, lambda *t: add_linear(*t, bias=bias, base=base), [x, weight, *added])
 
 
 def gappy(tensor):
@@ -87,7 +99,7 @@ def transposed(tensor):
 def test_the_layout_of_the_inputs_makes_no_difference(backend, layout):
     x, *weights = [torch.randn(2, 9, 5, device=TRITON_DEVICE), *parameters(5, 7, True, device=TRITON_DEVICE)]
     for call, tensors in (
-        (torch.ops.mgrade.linear, [x, weights[0], weights[1]]),
+        (torch.ops.mgrade.linear, [x, weights[0], weights[1], torch.randn(2, 9, 7, device=TRITON_DEVICE)]),
         (lambda *t: torch.ops.mgrade.feedforward(*t, None, 1.0, 1e-5, backend)[0], [x, *weights]),
     ):
         results = []
@@ -142,7 +154,9 @@ def test_pytorch_finds_the_operators_well_formed(backend):
     x = torch.randn(2, 5, 3, device=TRITON_DEVICE, requires_grad=True)
     weights = parameters(3, 4, True, device=TRITON_DEVICE)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(torch.ops.mgrade.linear.default, (x, weights[0], weights[1]), test_utils=checks)
+    base = torch.randn(2, 5, 4, device=TRITON_DEVICE, requires_grad=True)
+    for added in ((weights[1], None), (None, base), (weights[1], base)):
+        torch.library.opcheck(torch.ops.mgrade.linear.default, (x, weights[0], *added), test_utils=checks)
     keep = torch.ones(2, 5, 3, dtype=torch.uint8, device=TRITON_DEVICE)
     for norm, kept in ((weights[4:], None), ([None, None], None), (weights[4:], keep)):
         arguments = (x, *weights[:4], *norm, kept, 1.25, 1e-5, backend)
@@ -165,15 +179,22 @@ def test_the_c_version_is_pytorchs(backend, batch, time, dim, inner):
 
 @on_triton
 @pytest.mark.parametrize("with_base", [False, True])
+@pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize(("batch", "time", "inputs", "outputs"), SHAPES)
-def test_products_of_narrow_layers_in_bfloat16(backend, batch, time, inputs, outputs, with_base):
+def test_products_of_narrow_layers_in_bfloat16(
+    backend, batch, time, inputs, outputs, with_base, with_bias, monkeypatch
+):
     from mgrade.ops.linear.triton import product
 
+    if not INTERPRETED:  # whose products of bfloat16 are wrong
+        monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
     x = torch.randn(batch, time, inputs, device=TRITON_DEVICE).bfloat16()
     weight = torch.randn(outputs, inputs, device=TRITON_DEVICE)
     base = torch.randn(batch, time, outputs, device=TRITON_DEVICE).bfloat16() if with_base else None
+    bias = torch.randn(outputs, device=TRITON_DEVICE) if with_bias else None
     exact = x.double() @ weight.bfloat16().double().t() + (base.double() if with_base else 0)
-    y = product(x, weight, base)
+    exact += bias.double() if with_bias else 0
+    y = product(x, weight, base, bias)
     assert y.dtype == torch.bfloat16
     assert y.shape == exact.shape
     assert torch.allclose(y.double(), exact, rtol=2**-6, atol=2**-5)

@@ -18,9 +18,9 @@ from mgrade.ops.layer_step import layer_step, takes_step
 class Linear(nn.Linear):
     """`torch.nn.Linear` that works in whatever layout its input has."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (…, inputs) -> (…, outputs)."""
-        return linear(x, self.weight, self.bias)
+    def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
+        """x (…, inputs) -> (…, outputs), added to `base` if there is one."""
+        return linear(x, self.weight, self.bias, base)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -156,13 +156,16 @@ class Block(nn.Module):
     def _beside(
         self, name: str, mixer: nn.Module, x: Tensor, state: Tensor | None, reset: Tensor | None, lengths: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """A convolution or recurrence with its skip, inside the mixer itself where nothing stands between."""
-        between = name in self.branch_norms or self._drops() or (name == "recurrence" and self.projection is not None)
-        if name in self.skips and not between:
+        """A convolution or recurrence with its skip, at once where nothing stands between."""
+        projection = self.projection if name == "recurrence" else None
+        at_once = name in self.skips and name not in self.branch_norms and not self._drops()
+        if at_once and projection is None:
             return mixer(x, state, reset, lengths, skip=True)
         branch, state = mixer(x, state, reset, lengths)
-        if name == "recurrence" and self.projection is not None:
-            branch = self.projection(branch)
+        if projection is not None:
+            if at_once:
+                return projection(branch, x), state
+            branch = projection(branch)
         return self._join(name, x, self._normed(name, branch)), state
 
     def _drops(self) -> bool:

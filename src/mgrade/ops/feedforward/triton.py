@@ -81,8 +81,9 @@ def _feedforward(
         w = tl.load(at_output, mask=wide[:, None] & some[None, :], other=0.0)
         total = dot(w, active, total, PRECISION)
     out = (batch * D + channel[:, None]) * T + step[None, :]
-    if DROPS:
-        total = signal + tl.where(tl.load(keep + out, mask=mask, other=0) > 0, total * gain, 0.0)
+    if DROPS:  # x once more: kept since the beginning, it would not leave room on chip for what lies between
+        total = tl.where(tl.load(keep + out, mask=mask, other=0) > 0, total * gain, 0.0)
+        total += tl.load(at, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
     if HAS_NORM:
         tl.store(z + out, total.to(z.dtype.element_ty), mask=mask)
         centred, rstd = _statistics(total, D, wide[:, None], eps)

@@ -15,15 +15,19 @@ from torch import Tensor
 from mgrade.ops import _memory
 from mgrade.ops._backend import accumulator, choose, like_result
 
-torch.library.define("mgrade::linear", "(Tensor x, Tensor weight, Tensor bias) -> Tensor")
-torch.library.define("mgrade::linear_backward", "(Tensor grad, Tensor x, Tensor weight, bool to_x) -> (Tensor, Tensor)")
+torch.library.define("mgrade::linear", "(Tensor x, Tensor weight, Tensor? bias, Tensor? base) -> Tensor")
+torch.library.define(
+    "mgrade::linear_backward",
+    "(Tensor grad, Tensor x, Tensor weight, bool to_x, bool to_bias) -> (Tensor, Tensor)",
+)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x (batch, time, inputs) and weight (outputs, inputs) -> (batch, time, outputs)."""
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, base: Tensor | None = None) -> Tensor:
+    """base + weight @ x + bias: x (batch, time, inputs), weight (outputs, inputs) -> (batch, time, outputs)."""
     if x.dim() != 3 or x.is_complex() or choose("auto", x) != "triton":
-        return F.linear(x, weight, bias)
-    return torch.ops.mgrade.linear(x, weight, weight.new_zeros(weight.shape[0]) if bias is None else bias)
+        y = F.linear(x, weight, bias)
+        return y if base is None else base + y
+    return torch.ops.mgrade.linear(x, weight, bias, base)
 
 
 def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
@@ -68,40 +72,48 @@ def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
 
 
 @torch.library.impl("mgrade::linear", "default")
-def _forward(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return product(x, weight, "triton").add_(bias)
+def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, base: Tensor | None) -> Tensor:
+    from mgrade.ops.linear import triton
+
+    return triton.product(x, weight, base, bias)
 
 
 @torch.library.impl("mgrade::linear_backward", "default")
-def _backward(grad: Tensor, x: Tensor, weight: Tensor, to_x: bool) -> tuple[Tensor, Tensor]:
-    """The gradient of x, empty unless wanted, and that of weight and then bias, flat."""
+def _backward(grad: Tensor, x: Tensor, weight: Tensor, to_x: bool, to_bias: bool) -> tuple[Tensor, Tensor]:
+    """The gradient of x, empty unless wanted, and that of weight and then bias, if wanted, flat."""
     from mgrade.ops.linear import triton
 
     grad_x = add_product(None, grad, weight, "triton") if to_x else grad.new_empty(0)
-    return grad_x, triton.outer(grad, x, sums=True).to(weight.dtype)
+    return grad_x, triton.outer(grad, x, sums=to_bias).flatten().to(weight.dtype)
 
 
 @torch.library.register_fake("mgrade::linear")
-def _fake_forward(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def _fake_forward(x: Tensor, weight: Tensor, bias: Tensor | None, base: Tensor | None) -> Tensor:
     return like_result(x.new_empty(1, 1, 1).expand(*x.shape[:2], weight.shape[0]), "triton")
 
 
 @torch.library.register_fake("mgrade::linear_backward")
-def _fake_backward(grad: Tensor, x: Tensor, weight: Tensor, to_x: bool) -> tuple[Tensor, Tensor]:
-    flat = weight.new_empty(weight.numel() + weight.shape[0])
+def _fake_backward(grad: Tensor, x: Tensor, weight: Tensor, to_x: bool, to_bias: bool) -> tuple[Tensor, Tensor]:
+    flat = weight.new_empty(weight.numel() + (weight.shape[0] if to_bias else 0))
     return like_result(x, "triton") if to_x else grad.new_empty(0), flat
 
 
-def _setup(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
-    x, weight, _ = inputs
+def _setup(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, Tensor | None], output: Tensor) -> None:
+    x, weight, bias, base = inputs
     ctx.save_for_backward(x, weight)
+    ctx.has_bias, ctx.base = bias is not None, None if base is None else base.dtype
 
 
 def _autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, weight = ctx.saved_tensors
     wanted = ctx.needs_input_grad[0]
-    to_x, flat = torch.ops.mgrade.linear_backward(grad, x, weight, wanted)
-    return to_x if wanted else None, flat[: weight.numel()].view_as(weight), flat[weight.numel() :]
+    to_x, flat = torch.ops.mgrade.linear_backward(grad, x, weight, wanted, ctx.has_bias)
+    return (
+        to_x if wanted else None,
+        flat[: weight.numel()].view_as(weight),
+        flat[weight.numel() :] if ctx.has_bias else None,
+        None if ctx.base is None else grad.to(ctx.base),
+    )
 
 
 torch.library.register_autograd("mgrade::linear", _autograd, setup_context=_setup)

@@ -26,10 +26,11 @@ _PROGRAMS = 256
 
 @triton.jit
 def _product(
-    base, x, weight, y, T, N, M, base_b, base_c, x_b, x_c, weight_n, weight_m,
-    HAS_BASE: tl.constexpr, PRECISION: tl.constexpr, BN: tl.constexpr, BT: tl.constexpr, BM: tl.constexpr,
+    base, bias, x, weight, y, T, N, M, base_b, base_c, x_b, x_c, weight_n, weight_m,
+    HAS_BASE: tl.constexpr, HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr,
+    BN: tl.constexpr, BT: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """y (B, N, T) = weight (N, M) @ x (B, M, T), with HAS_BASE plus base."""
+    """y (B, N, T) = weight (N, M) @ x (B, M, T), with HAS_BASE plus base (B, N, T), with HAS_BIAS plus bias (N)."""
     batch = tl.program_id(1).to(tl.int64)
     step = tl.program_id(0) * BT + tl.arange(0, BT)
     row = tl.program_id(2) * BN + tl.arange(0, BN)
@@ -46,7 +47,24 @@ def _product(
     if HAS_BASE:
         at = base + batch * base_b + row[:, None].to(tl.int64) * base_c + step[None, :]
         total += tl.load(at, mask=here, other=0.0).to(tl.float32)
+    if HAS_BIAS:
+        total += tl.load(bias + row, mask=row < N, other=0.0).to(tl.float32)[:, None]
     tl.store(y + (batch * N + row[:, None]) * T + step[None, :], total.to(y.dtype.element_ty), mask=here)
+
+
+@triton.jit
+def _add(y, base, bias, T, N, base_b, base_c, HAS_BASE: tl.constexpr, HAS_BIAS: tl.constexpr, BT: tl.constexpr):
+    """y (B, N, T) += base (B, N, T) + bias (N), as far as there are any."""
+    batch, row = tl.program_id(0).to(tl.int64) // N, tl.program_id(0) % N
+    step = tl.program_id(1) * BT + tl.arange(0, BT)
+    here = step < T
+    at = y + tl.program_id(0).to(tl.int64) * T + step
+    total = tl.load(at, mask=here).to(tl.float32)
+    if HAS_BASE:
+        total += tl.load(base + batch * base_b + row * base_c + step, mask=here).to(tl.float32)
+    if HAS_BIAS:
+        total += tl.load(bias + row).to(tl.float32)
+    tl.store(at, total.to(y.dtype.element_ty), mask=here)
 
 
 @triton.jit
@@ -102,21 +120,24 @@ def outer(a: Tensor, b: Tensor, sums: bool = False) -> Tensor:
     return total if sums else total.view(n, m)
 
 
-def product(x: Tensor, weight: Tensor, base: Tensor | None = None) -> Tensor:
-    """x (batch, time, m), weight (n, m) -> base + x @ weight^T, (batch, time, n) in the dtype of x."""
-    signal = _triton.time_last(x)
+def product(x: Tensor, weight: Tensor, base: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+    """x (batch, time, m), weight (n, m) -> base + x @ weight^T + bias, (batch, time, n) in the dtype of x."""
+    signal, bias = _triton.time_last(x), _triton.dense(bias)
     batch, m, time = signal.shape
     n, precision = weight.shape[0], _triton.dot_precision(x)
+    below = signal if base is None else _triton.time_last(base)
+    added = {"HAS_BASE": base is not None, "HAS_BIAS": bias is not None}
     if precision != "bf16" or max(n, m) >= (_WIDE if base is None else _WIDE_WITH_BASE) or not x.numel():
         y = torch.bmm(weight.to(x.dtype).expand(batch, -1, -1), signal)
-        return _triton.time_first(y if base is None else y.add_(base.transpose(1, 2)))
-    below = signal if base is None else _triton.time_last(base)
+        if y.numel() and any(added.values()):
+            block = min(1024, triton.next_power_of_2(time))
+            _add[(batch * n, triton.cdiv(time, block))](y, below, bias, time, n, *below.stride()[:2], **added, BT=block)
+        return _triton.time_first(y)
     y = _triton.empty_time_last(batch, time, n, x)
     rows = min(max(16, triton.next_power_of_2(n)), _ROWS)
     _product[(triton.cdiv(time, _STEPS), batch, triton.cdiv(n, rows))](
-        below, signal, weight, y, time, n, m, *below.stride()[:2],
-        *signal.stride()[:2], *weight.stride(),
-        HAS_BASE=base is not None, PRECISION=precision, BN=rows, BT=_STEPS,
+        below, bias, signal, weight, y, time, n, m, *below.stride()[:2], *signal.stride()[:2], *weight.stride(),
+        **added, PRECISION=precision, BN=rows, BT=_STEPS,
         BM=min(_DEPTH, max(16, triton.next_power_of_2(m))), num_warps=_WARPS,
     )  # fmt: skip
     return _triton.time_first(y)
