@@ -193,7 +193,9 @@ class Block(nn.Module):
         return self.branch_norms[name](x) if name in self.branch_norms else x
 
     def _join(self, name: str, x: Tensor, branch: Tensor) -> Tensor:
-        branch = self.dropout(branch)
+        if self._drops():  # in the order of memory, which is PyTorch's fast way there and back
+            across = branch.dim() == 3 and branch.stride(2) != 1
+            branch = self.dropout(branch.transpose(1, 2)).transpose(1, 2) if across else self.dropout(branch)
         return x + branch if name in self.skips else branch
 
     def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:

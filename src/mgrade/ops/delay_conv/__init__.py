@@ -129,11 +129,7 @@ def _remember(x: Tensor, history: Tensor | None, reset: Tensor | None, lengths: 
         return _ending(x, history, past)
     steps = torch.arange(time, device=x.device)
     step = torch.arange(-past, 0, device=x.device) + (time if lengths is None else lengths[:, None])
-    if lengths is None:
-        rows = _ending(x, history, past)
-    else:
-        index = (step + past)[..., None].expand(-1, -1, x.shape[2])
-        rows = torch.cat([_older(x, history, past), x], 1).gather(1, index)
+    rows = _ending(x, history, past) if lengths is None else _rows_at(step, x, history, past)
     if reset is not None and time:
         valid = reset if lengths is None else reset & (steps < lengths[:, None])
         latest = torch.where(valid, steps, -past).amax(1, keepdim=True)
@@ -150,6 +146,15 @@ def _ending(x: Tensor, history: Tensor | None, past: int) -> Tensor:
     # while training, x is there anyway, and its end is left where it is
     training = torch.is_grad_enabled() and x.requires_grad
     return recent if training else recent.clone(memory_format=torch.contiguous_format)
+
+
+def _rows_at(step: Tensor, x: Tensor, history: Tensor | None, past: int) -> Tensor:
+    """The rows of x at `step` (batch, past), and where that is before its first, those of history."""
+    if not x.shape[1]:
+        return _older(x, history, past)
+    index = step[..., None].expand(-1, -1, x.shape[2])
+    older = 0 if history is None else history.gather(1, (index + past).clamp(max=past - 1))
+    return torch.where((step >= 0)[..., None], x.gather(1, index.clamp(min=0)), older)
 
 
 def _older(x: Tensor, history: Tensor | None, past: int) -> Tensor:
