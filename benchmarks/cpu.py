@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     report.show_parts(parts)
 
     lengths = streaming.LENGTHS[:2] if options.quick else streaming.LENGTHS
-    document["cost_per_token"] = streaming.cost_per_token(lengths, min(options.repeats, 5))
+    document["cost_per_token"] = streaming.cost_per_token(lengths)
     document["streaming_memory"] = measure.in_fresh_process(streaming.memory_by_length, lengths)
     document["streaming_step"] = streaming.step_latency(options.repeats, with_peers)
     _show_streaming(document)

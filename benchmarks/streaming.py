@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ from mgrade import Model, State
 LENGTHS = tuple(4**n for n in range(5, 11))  # 1,024 to 1,048,576
 # Every length is run in chunks of the shortest, so that all pay the same overhead per token.
 CHUNK = LENGTHS[0]
+# Chunks of one length before it is the turn of the next.
+TURN = 16
 # The paper's speech model, with an output at every step.
 CONFIGURATION = dataclasses.replace(CONFIGURATIONS["speech"], every=True, batch=1)
 
@@ -31,24 +34,27 @@ def _state_bytes(state: State) -> int:
     return sum(leaf.nbytes for leaf in _pytree.tree_leaves(state) if isinstance(leaf, Tensor))
 
 
-def cost_per_token(lengths: tuple[int, ...], repeats: int) -> dict[str, Any]:
-    """Seconds per token against the length of the sequence, run chunk by chunk with the state handed on."""
-    model = _model()
+def cost_per_token(lengths: tuple[int, ...]) -> dict[str, Any]:
+    """Seconds per token against the length of the sequence, run chunk by chunk with the state handed on.
 
-    def runner(x: Tensor) -> Run:
-        @torch.no_grad()
-        def run() -> None:
-            state = None
-            for chunk in x.split(CHUNK, 1):
-                _, state = model(chunk, state)
-
-        return run
-
-    runs = {str(length): runner(torch.randn(1, length, CONFIGURATION.inputs)) for length in lengths}
-    for _ in range(3):
-        runs[str(lengths[0])]()
-    samples = measure.interleave(runs, "cpu", repeats)
-    per_token = {name: measure.summary([t / int(name) for t in times]) for name, times in samples.items()}
+    All lengths advance together, a few chunks each in turn, so that whatever else the machine does meets all alike;
+    short sequences begin anew until the longest is through.
+    """
+    model, x = _model(), torch.randn(1, CHUNK, CONFIGURATION.inputs)
+    seen, states = dict.fromkeys(lengths, 0), dict[int, State | None]()
+    samples: dict[int, list[float]] = {length: [] for length in lengths}
+    with torch.no_grad():
+        for _ in range(3):
+            model(x)
+        for _ in range(max(lengths) // (TURN * CHUNK) + 1):
+            for length in lengths:
+                begin = time.perf_counter()
+                for _ in range(TURN):
+                    start = seen[length] % length == 0
+                    _, states[length] = model(x, None if start else states[length])
+                    seen[length] += CHUNK
+                samples[length].append((time.perf_counter() - begin) / (TURN * CHUNK))
+    per_token = {str(length): measure.summary(times) for length, times in samples.items()}
     spread = {key: [result[key] for result in per_token.values()] for key in ("median", "fastest")}
     return {
         "chunk": CHUNK,
