@@ -7,7 +7,7 @@ from typing import Any
 
 from mgrade.deploy import Op, Program
 
-TABLE = [round(2**24 / (1 + math.exp(k / 32))) for k in range(513)]
+TABLE = [round(2**24 / (1 + math.exp(max(k / 32, k / 16 - 4)))) for k in range(321)]
 
 
 def R(x: int, n: int) -> int:  # noqa: N802
@@ -31,8 +31,9 @@ def B(x: int) -> int:  # noqa: N802
 
 def sigmoid(x: int, exponent: int) -> int:
     u = C(R(x, exponent - 11))
-    k = abs(u) >> 6
-    low = TABLE[k] + R((TABLE[k + 1] - TABLE[k]) * (abs(u) - 64 * k), 6)
+    p = min(2 * abs(u), abs(u) + 8192)
+    k = p >> 7
+    low = TABLE[k] + R((TABLE[k + 1] - TABLE[k]) * (p - 128 * k), 7)
     return low if u < 0 else (1 << 24) - low
 
 

@@ -9,14 +9,19 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 
-GATE_BITS, TABLE_STEP = 11, 6
-"""Arguments of the sigmoid have 11 fraction bits; its table has an entry every 2**6 of them, 1/32."""
+GATE_BITS, TABLE_STEP, TABLE_BEND = 11, 7, 1 << 13
+"""Arguments of the sigmoid have 11 fraction bits. Its table has an entry every 2**6 of them up to 2**13, and every 2**7
+from there on: every 1/32 up to 4, where the curve bends, and every 1/16 up to 16."""
 UNIT = 24
 """Fraction bits of what the sigmoid gives, and of a normalised value."""
 SIGMOID: Ints = np.array(
-    [round((1 << UNIT) / (1 + math.exp(i / (1 << (GATE_BITS - TABLE_STEP))))) for i in range(513)], np.int64
+    [
+        round((1 << UNIT) / (1 + math.exp(max(i / 32, i / 16 - 4))))
+        for i in range(((1 << 15) + TABLE_BEND >> TABLE_STEP) + 1)
+    ],
+    np.int64,
 )
-"""sigmoid(-i / 32): the small half, the other follows from it."""
+"""sigmoid(-x) at these: the small half, the other follows from it."""
 TABLE_BITS = 7
 """Fraction bits added to sums over int8 tables, which have none of their own to spare."""
 GELU_BITS, GELU_LINEAR, GELU_CUBIC = 12, 6536, 2338
@@ -49,7 +54,8 @@ def sigmoid(x: Ints, exponent: int) -> Ints:
     """Of x with so many fraction bits: 24 fraction bits, linear between entries of the table."""
     x = np.clip(shift_right(x, exponent - GATE_BITS), -32767, 32767)
     size = np.abs(x)
-    at, rest = size >> TABLE_STEP, size & ((1 << TABLE_STEP) - 1)
+    place = np.minimum(2 * size, size + TABLE_BEND)
+    at, rest = place >> TABLE_STEP, place & ((1 << TABLE_STEP) - 1)
     low = SIGMOID[at] + shift_right((SIGMOID[at + 1] - SIGMOID[at]) * rest, TABLE_STEP)
     return np.where(x < 0, low, (1 << UNIT) - low)
 

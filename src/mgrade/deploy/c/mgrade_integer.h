@@ -12,8 +12,8 @@
 #define MG_TABLE_BITS 7 /* fraction bits added to sums over tables */
 #define MG_GATE_BITS 11 /* fraction bits of its argument */
 
-/* sigmoid(-i / 32) with 24 fraction bits. */
-static const int32_t mg_sigmoid_table[513] = {
+/* sigmoid(-x) with 24 fraction bits, x from 0 to 4 by 1/32 and on to 16 by 1/16. */
+static const int32_t mg_sigmoid_table[321] = {
 @SIGMOID@
 };
 
@@ -52,8 +52,8 @@ MG_UNUSED static inline mg_value mg_rescale(int32_t total, int16_t multiplier, i
 /* Of x with 11 fraction bits. */
 MG_UNUSED static inline int32_t mg_sigmoid(int32_t x) {
     const int32_t sign = x >> 31, positive = (x ^ sign) - sign, size = positive > 32767 ? 32767 : positive;
-    const int32_t *at = mg_sigmoid_table + (size >> 6);
-    const int32_t low = at[0] + (((at[1] - at[0]) * (size & 63) + 32) >> 6);
+    const int32_t place = size < 8192 ? 2 * size : size + 8192, *at = mg_sigmoid_table + (place >> 7);
+    const int32_t low = at[0] + (((at[1] - at[0]) * (place & 127) + 64) >> 7);
     return ((low ^ ~sign) - ~sign) + ((1 << MG_UNIT) & ~sign); /* 1 - low for positive x */
 }
 
