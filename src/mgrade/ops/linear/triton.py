@@ -55,10 +55,11 @@ def _product(
 @triton.jit
 def _add(y, base, bias, T, N, base_b, base_c, HAS_BASE: tl.constexpr, HAS_BIAS: tl.constexpr, BT: tl.constexpr):
     """y (B, N, T) += base (B, N, T) + bias (N), as far as there are any."""
-    batch, row = tl.program_id(0).to(tl.int64) // N, tl.program_id(0) % N
+    program = tl.program_id(0).to(tl.int64)
+    batch, row = program // N, program % N
     step = tl.program_id(1) * BT + tl.arange(0, BT)
     here = step < T
-    at = y + tl.program_id(0).to(tl.int64) * T + step
+    at = y + program * T + step
     total = tl.load(at, mask=here).to(tl.float32)
     if HAS_BASE:
         total += tl.load(base + batch * base_b + row * base_c + step, mask=here).to(tl.float32)
