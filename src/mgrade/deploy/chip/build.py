@@ -15,7 +15,7 @@ FLAGS = (
     *("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror"),
 )
 """What a model's files are compiled with, after the flags of the chip."""
-INTEGER_FLAGS = ("-Os", "-fno-unroll-loops")
+INTEGER_FLAGS = ("-fno-unroll-loops",)
 """And an integer program's: loops unrolled would make its code twice as large, and no faster."""
 
 # The harness must not bring in the C library, nor use the FPU before it is switched on.
