@@ -194,7 +194,7 @@ class Block(nn.Module):
 
     def _join(self, name: str, x: Tensor, branch: Tensor) -> Tensor:
         if self._drops():  # in the order of memory, which is PyTorch's fast way there and back
-            across = branch.dim() == 3 and branch.stride(2) != 1
+            across = branch.stride(2) != 1
             branch = self.dropout(branch.transpose(1, 2)).transpose(1, 2) if across else self.dropout(branch)
         return x + branch if name in self.skips else branch
 
