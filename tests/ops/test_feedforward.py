@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 
 from helpers import GRADIENT_TOLERANCE, INTERPRETED, TOLERANCE, TRITON_DEVICE, assert_close, backend_param
-from mgrade.ops import _c, feedforward, linear
+from mgrade.ops import feedforward, linear
 from mgrade.ops.feedforward import layer_norm
+from mgrade.ops.linear import add_product, outer_product, product
 
 on_triton = pytest.mark.parametrize("backend", [backend_param("triton")])
 SHAPES = [(1, 1, 1, 1), (2, 17, 5, 9), (3, 2, 16, 32), (2, 0, 3, 4), (0, 5, 3, 4), (1, 7, 70, 20)]
@@ -54,13 +55,48 @@ def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, 
     )
 
 
+ROWS = [(1, 5, 7, 3), (1, 97, 6, 18), (5, 77, 33, 65)]  # beside SHAPES: ends of tiles, of blocks of rows and of panels
+
+
 @pytest.mark.parametrize("backend", [backend_param("c")])
-@pytest.mark.parametrize("cached", [1, 40, 1 << 19])
-@pytest.mark.parametrize(("batch", "time", "dim", "inner"), SHAPES)
-def test_the_end_of_a_layer_in_blocks_is_pytorchs(backend, batch, time, dim, inner, cached, monkeypatch):
-    monkeypatch.setattr(_c, "CACHED", max(cached, batch * time * inner // 50))
-    tensors = [torch.randn(batch, time, dim, requires_grad=True), *parameters(dim, inner, False)]
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("batch", "time", "dim", "inner"), SHAPES + ROWS)
+def test_the_end_of_a_layer_in_c_is_pytorchs(backend, batch, time, dim, inner, dtype):
+    tensors = [torch.randn(batch, time, dim, dtype=dtype, requires_grad=True), *parameters(dim, inner, False, dtype)]
     assert_same(lambda *t: torch.ops.mgrade.feedforward(*t, None, None, None, 1.0, 1e-5, backend)[0], by_torch, tensors)
+
+
+@pytest.mark.parametrize("backend", [backend_param("c")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("batch", "time", "inputs", "outputs"), SHAPES + ROWS)
+def test_products_in_c_are_pytorchs(backend, batch, time, inputs, outputs, dtype):
+    x, grad = (torch.randn(batch, time, width, dtype=dtype) for width in (inputs, outputs))
+    weight, base = torch.randn(outputs, inputs, dtype=dtype), gappy(torch.randn(batch, time, inputs, dtype=dtype))
+    wide = [tensor.double() for tensor in (x, grad, weight, base)]
+    tolerance = TOLERANCE[dtype]
+    assert_close(product(x, weight, backend), wide[0] @ wide[2].t(), tolerance, what="product")
+    assert_close(add_product(base, grad, weight, backend), wide[3] + wide[1] @ wide[2], tolerance, what="way back")
+    outer = torch.einsum("bto,bti->oi", wide[1], wide[0])
+    assert_close(outer_product(transposed(grad), x, backend), outer, tolerance, what="outer product")
+
+
+@pytest.mark.parametrize("backend", [backend_param("c")])
+def test_neighbours_and_threads_change_no_bit_in_c(backend):
+    tensors = [torch.randn(2, 500, 20), *parameters(20, 37, False)]
+
+    def run(x, *weights):
+        x = x.detach().requires_grad_()
+        y = torch.ops.mgrade.feedforward(x, *weights, None, None, None, 1.0, 1e-5, backend)[0]
+        return y, *torch.autograd.grad(y, [x, *weights], torch.ones_like(y))
+
+    whole, threads = run(*tensors), torch.get_num_threads()
+    part = run(tensors[0][1:, 11:18], *tensors[1:])
+    assert all(torch.equal(some, all_[1:, 11:18]) for some, all_ in zip(part[:2], whole[:2], strict=True))
+    try:
+        torch.set_num_threads(1 if threads > 1 else 2)
+        assert all(torch.equal(one, other) for one, other in zip(run(*tensors), whole, strict=True))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def add_linear(x, weight, *added, bias, base):

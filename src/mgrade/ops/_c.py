@@ -6,14 +6,18 @@ import ctypes
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade._library import load_library
 
 # Below this many multiply-adds a second thread costs more than it brings.
 PARALLEL_FROM = 1 << 15
-# An intermediate result of so many numbers is taken to stay in the cache until it is read again.
-CACHED = 1 << 19
+# Columns of a panel of a matrix, and rows that go through a layer together: as in product.h.
+PANEL = 16
+ROWS = 96
+# Groups of rows whose sums are kept apart, at most: the same whatever the number of threads.
+PARTS = 16
 
 _SUFFIX = {torch.float32: "f32", torch.complex64: "f32", torch.float64: "f64", torch.complex128: "f64"}
 _POINTER, _INT64, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -25,8 +29,10 @@ _SIGNATURES = {
     "diagonal_scan_backward": "pppppppp nnn t",
     "delay_kernel_forward": "ppp nnn rr",
     "delay_kernel_backward": "ppppp nnn rr",
-    "gelu_forward": "ppp nn t",
-    "gelu_backward": "ppppp nnn t",
+    "product": "pppp nnn t",
+    "outer": "ppp nnnn t",
+    "feedforward_forward": "pppppppp nnnn t",
+    "feedforward_backward": "pppppppp nnnn t",
     "fir_forward": "ppppp nnnnn nn t",
     "fir_backward": "pppppppp n nnnnn nnnn t",
     "layer_step": "pppppppppppp pppp nnnnnn r",
@@ -63,9 +69,15 @@ def contiguous(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return None if tensor is None else tensor.to(dtype).contiguous()
 
 
-def cached_rows(width: int) -> int:
-    """How many rows of `width` numbers stay in the cache until they are read again."""
-    return max(1, CACHED // max(1, width))
+def panels(matrix: Tensor) -> Tensor:
+    """`matrix` (K, N) as the products take it: (N / PANEL, K, PANEL), filled up with zeros."""
+    filled = F.pad(matrix, (0, -matrix.shape[1] % PANEL))
+    return filled.unflatten(1, (-1, PANEL)).transpose(0, 1).contiguous()
+
+
+def parts(rows: int) -> int:
+    """How many groups of rows are summed apart."""
+    return max(1, min(PARTS, -(-rows // ROWS)))
 
 
 def threads(work: int) -> int:

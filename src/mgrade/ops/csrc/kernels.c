@@ -9,7 +9,8 @@
 #include "diagonal_scan.h"
 #include "fir.h"
 #include "gated_scan.h"
-#include "gelu.h"
+#include "product.h"
+#include "feedforward.h"
 #include "layer_step.h"
 #undef REAL
 #undef NAME
@@ -22,5 +23,6 @@
 #include "diagonal_scan.h"
 #include "fir.h"
 #include "gated_scan.h"
-#include "gelu.h"
+#include "product.h"
+#include "feedforward.h"
 #include "layer_step.h"

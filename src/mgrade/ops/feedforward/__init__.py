@@ -11,7 +11,7 @@ from torch import Tensor
 from mgrade.ops._backend import choose, is_one_step, like_result
 from mgrade.ops.feedforward import c
 
-# Wider layers do not fit on chip; they go the way of plain PyTorch.
+# Wider layers do not fit on chip, nor the gradients of their weights into a cache; they go the way of plain PyTorch.
 MAX_FUSED = 128
 
 torch.library.define(
@@ -44,11 +44,13 @@ def feedforward(
     """
     dim, backend = x.shape[-1], choose("auto", x)
     parameters = (input, input_bias, output, output_bias)
-    if backend == "triton" and dim <= MAX_FUSED:
+    fused = dim <= MAX_FUSED
+    if backend == "triton" and fused:
         keep = _kept(x, dropout) if dropout else None
         return torch.ops.mgrade.feedforward(x, *parameters, scale, shift, keep, 1 / (1 - dropout), eps, backend)[0]
     plain = not dropout and all(p.dtype == x.dtype in (torch.float32, torch.float64) for p in parameters)
-    if backend == "c" and x.dim() == 3 and plain and not is_one_step(x) and not torch.is_autocast_enabled("cpu"):
+    in_c = backend == "c" and fused and x.dim() == 3
+    if in_c and plain and not is_one_step(x) and not torch.is_autocast_enabled("cpu"):
         z = torch.ops.mgrade.feedforward(x, *parameters, None, None, None, 1.0, eps, backend)[0]
     else:
         branch = F.linear(F.gelu(F.linear(x, input, input_bias), approximate="tanh"), output, output_bias)
@@ -85,7 +87,7 @@ def _forward(
     eps: float,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
-    """The outputs, and what the gradient needs: z before a norm, empty without one; in C the first product."""
+    """The outputs, and what the gradient needs: z before a norm, empty without one; in C what GELU was given."""
     if backend == "c":
         return c.forward(x, input, input_bias, output, output_bias)
     from mgrade.ops.feedforward import triton
@@ -109,7 +111,7 @@ def _backward(
 ) -> tuple[Tensor, Tensor]:
     """The gradient of x, and those of all parameters in their order, flat, as far as they are there."""
     if backend == "c":
-        return c.backward(grad, x, trace, input, input_bias, output)
+        return c.backward(grad, x, trace, input, output)
     from mgrade.ops.feedforward import triton
 
     return triton.backward(grad, x, trace, input, input_bias, output, scale, keep, gain, eps)

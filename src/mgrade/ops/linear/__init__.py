@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops import _memory
 from mgrade.ops._backend import accumulator, choose, like_result
+from mgrade.ops.linear import c
 
 torch.library.define("mgrade::linear", "(Tensor x, Tensor weight, Tensor? bias, Tensor? base) -> Tensor")
 torch.library.define(
@@ -36,9 +36,9 @@ def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
         from mgrade.ops.linear import triton
 
         return triton.product(x, weight)
-    matrix = weight.to(x.dtype).t().contiguous()  # a copy of a small matrix, and a faster product
-    rows = x.flatten(0, 1)
-    return torch.mm(rows, matrix, out=_room(rows, matrix, backend)).unflatten(0, x.shape[:2])
+    if backend == "c" and x.dtype in c.TYPES:
+        return c.product(x, weight.t())
+    return torch.mm(x.flatten(0, 1), weight.to(x.dtype).t()).unflatten(0, x.shape[:2])
 
 
 def add_product(base: Tensor | None, grad: Tensor, weight: Tensor, backend: str) -> Tensor:
@@ -47,16 +47,10 @@ def add_product(base: Tensor | None, grad: Tensor, weight: Tensor, backend: str)
         from mgrade.ops.linear import triton
 
         return triton.product(grad, weight.t(), base)
-    rows, matrix = grad.flatten(0, 1), weight.to(grad.dtype)
-    room = _room(rows, matrix, backend)
-    if base is None:
-        return torch.mm(rows, matrix, out=room).unflatten(0, grad.shape[:2])
-    return torch.addmm(base.flatten(0, 1), rows, matrix, out=room).unflatten(0, grad.shape[:2])
-
-
-def _room(a: Tensor, b: Tensor, backend: str) -> Tensor | None:
-    """Where the product of two matrices goes: on a CPU, into memory that is there already."""
-    return _memory.empty((a.shape[0], b.shape[1]), a.dtype) if backend == "c" else None
+    if backend == "c" and grad.dtype in c.TYPES:
+        return c.product(grad, weight, base)
+    y = torch.mm(grad.flatten(0, 1), weight.to(grad.dtype)).unflatten(0, grad.shape[:2])
+    return y if base is None else y.add_(base)
 
 
 def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
@@ -66,6 +60,8 @@ def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
 
         return triton.outer(grad, x)
     grad, x = grad.to(accumulator(x.dtype)), x.to(accumulator(x.dtype))
+    if backend == "c" and grad.shape[2] * x.shape[2] <= c.MAX_SUMS:
+        return c.outer(grad, x)
     if grad.shape[1] >= grad.shape[2]:  # row by row it runs in parallel
         return torch.bmm(grad.transpose(1, 2), x).sum(0)
     return grad.flatten(0, 1).t() @ x.flatten(0, 1)
