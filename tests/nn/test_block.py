@@ -146,9 +146,11 @@ def test_a_wider_or_narrower_recurrence_runs_and_streams(expansion, fields):
         assert_close(leaves(last)[name], tensor, 1e-12, what=name)
 
 
+@pytest.mark.parametrize("spans", ["step", "sequence"])
 @pytest.mark.parametrize("preset", PRESETS)
-def test_dropout_acts_only_while_training(preset):
-    model, x = model_of(small(preset, dropout=0.5)), torch.randn(2, 12, 3, dtype=torch.float64)
+def test_dropout_acts_only_while_training(preset, spans):
+    model = model_of(small(preset, dropout=0.5, dropout_spans=spans))
+    x = torch.randn(2, 12, 3, dtype=torch.float64)
     plain = model_of(small(preset))
     plain.load_state_dict(model.state_dict())
     assert not torch.equal(model(x)[0], model(x)[0])

@@ -18,6 +18,7 @@ BAD = {
         name: ["other", "", None, 1, ["none"]] for name in ("conv", "recurrence", "candidate", "mlp", "norm", "readout")
     },
     "position_init": ["odd", None],
+    "dropout_spans": ["channel", None],
     **{name: [0, -1.0, NAN, INF, "1", None, True] for name in ("expansion", "sigma", "conv_scale")},
     "dropout": [-0.1, 1, 1.5, NAN, "0", None, True],
     "gate_bias": ["ajar", NAN, INF, None, True, [0]],

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from helpers import GRADIENT_TOLERANCE, INTERPRETED, TOLERANCE, TRITON_DEVICE, assert_close, backend_param
 from mgrade.ops import feedforward, linear
+from mgrade.ops.dropout import dropout
 from mgrade.ops.feedforward import layer_norm
 from mgrade.ops.linear import add_product, outer_product, product
 
@@ -38,7 +39,7 @@ def assert_same(call, truth, tensors):
 
 
 @on_triton
-@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("drops", ["nothing", "values", "channels"])
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize(("batch", "time", "dim", "inner"), SHAPES)
 def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, norm, drops):
@@ -47,9 +48,11 @@ def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, 
     x = torch.randn(batch, time, dim, device=TRITON_DEVICE, requires_grad=True)
     tensors = [x, *parameters(dim, inner, norm, device=TRITON_DEVICE)]
     none = [] if norm else [None, None]
-    keep = torch.randint(2, x.shape, dtype=torch.uint8, device=TRITON_DEVICE) if drops else None
+    masks = {"nothing": None, "values": (batch, time, dim), "channels": (batch, 1, dim)}
+    shape = masks[drops]
+    keep = None if shape is None else torch.randint(2, shape, dtype=torch.uint8, device=TRITON_DEVICE)
     rest = (keep, 1.25, 1e-5, backend)
-    factor = 1.25 * keep if drops else 1.0
+    factor = 1.0 if keep is None else 1.25 * keep
     assert_same(
         lambda *t: torch.ops.mgrade.feedforward(*t, *none, *rest)[0], lambda *t: by_torch(*t, factor=factor), tensors
     )
@@ -160,19 +163,32 @@ def test_the_public_functions_are_pytorchs_on_every_device_width_and_dtype(devic
 
 
 @pytest.mark.parametrize("device", ["cpu", *(["cuda"] if TRITON_DEVICE == "cuda" else [])])
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("norm", [False, True])
-def test_dropout_leaves_its_share_of_the_branch_out_and_scales_the_rest(device, norm):
-    x, *weights = torch.randn(3, 500, 16, device=device), *parameters(16, 32, norm, device=device)
+def test_dropout_leaves_its_share_of_the_branch_out_and_scales_the_rest(device, norm, whole):
+    x, *weights = torch.randn(40, 50, 16, device=device), *parameters(16, 32, norm, device=device)
     branch = by_torch(x, *weights[:4]) - x
-    z = feedforward(x, *weights[:4], dropout=0.25)
+    z = feedforward(x, *weights[:4], dropout=0.25, whole=whole)
     gone = (z - x).abs() < 1e-6
     assert 0.2 < gone.float().mean() < 0.3
     assert_close((z - x)[~gone], branch[~gone] / 0.75, 1e-5)
+    from_end_to_end = gone.all(1) | ~gone.any(1)
+    assert whole == bool(from_end_to_end.all())
     torch.manual_seed(7)
-    first = feedforward(x, *weights, dropout=0.25)
+    first = feedforward(x, *weights, dropout=0.25, whole=whole)
     torch.manual_seed(7)
-    assert torch.equal(feedforward(x, *weights, dropout=0.25), first)
-    assert not torch.equal(feedforward(x, *weights, dropout=0.25), first)
+    assert torch.equal(feedforward(x, *weights, dropout=0.25, whole=whole), first)
+    assert not torch.equal(feedforward(x, *weights, dropout=0.25, whole=whole), first)
+
+
+@pytest.mark.parametrize("lay", [torch.Tensor.contiguous, lambda x: transposed(x)], ids=["channels", "time"])
+def test_dropout_of_whole_channels_or_single_values_in_any_layout(lay):
+    x = lay(torch.ones(40, 30, 20))
+    for whole in (False, True):
+        y = dropout(x, 0.4, whole)
+        assert sorted(y.unique().tolist()) == pytest.approx([0, 1 / 0.6])
+        assert 0.35 < (y == 0).float().mean() < 0.45
+        assert whole == bool((y == y[:, :1]).all())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

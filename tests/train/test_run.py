@@ -67,6 +67,7 @@ def same(run, other):
 RECIPES = {
     "flipflop": ("flipflop/mgrade",),
     "dropout": ("flipflop/mgrade", "model.dropout=0.2"),
+    "dropped channels": ("flipflop/mgrade", "model.dropout=0.2", "model.dropout_spans=sequence"),
     "sigma": ("flipflop/mgrade", "train.sigma_from=2.0", "train.sigma_until=0.5"),
     "clip and warm-up": ("flipflop/lru-dcls", "train.clip_norm=0.5", "train.warmup=0.2"),
     "epochs": (

@@ -11,6 +11,7 @@ from mgrade.nn.config import ModelConfig
 from mgrade.nn.convolution import convolution
 from mgrade.nn.recurrence import MinGRU, recurrence
 from mgrade.ops import feedforward, linear
+from mgrade.ops.dropout import dropout
 from mgrade.ops.feedforward import layer_norm
 from mgrade.ops.layer_step import layer_step, takes_step
 
@@ -82,7 +83,7 @@ class Block(nn.Module):
         for branch in config.branch_norms:
             width = config.dim if branch == "conv" else config.inner
             self.branch_norms[branch] = LayerNorm(width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout, self.drops_whole = config.dropout, config.dropout_spans == "sequence"
         self._steps_at_once = _is_plain(config)
 
     @staticmethod
@@ -169,7 +170,7 @@ class Block(nn.Module):
         return self._join(name, x, self._normed(name, branch)), state
 
     def _drops(self) -> bool:
-        return self.training and self.dropout.p > 0
+        return self.training and self.dropout > 0
 
     def _fuses_end(self) -> bool:
         """Whether MLP, skip and norm are the plain sequence that `ops.feedforward` computes at once."""
@@ -183,19 +184,18 @@ class Block(nn.Module):
     def _fused_end(self, x: Tensor) -> Tensor:
         assert isinstance(self.mlp, MLP)
         into, out = self.mlp.input, self.mlp.output
-        weights, dropout = (into.weight, into.bias, out.weight, out.bias), self.dropout.p if self.training else 0.0
+        weights, dropout = (into.weight, into.bias, out.weight, out.bias), self.dropout if self.training else 0.0
         if self.norm is None or self.norm_at == "pre":
-            return feedforward(x, *weights, dropout=dropout)
+            return feedforward(x, *weights, dropout=dropout, whole=self.drops_whole)
         norm = self.norm
-        return feedforward(x, *weights, norm.weight, norm.bias, norm.eps, dropout)
+        return feedforward(x, *weights, norm.weight, norm.bias, norm.eps, dropout, self.drops_whole)
 
     def _normed(self, name: str, x: Tensor) -> Tensor:
         return self.branch_norms[name](x) if name in self.branch_norms else x
 
     def _join(self, name: str, x: Tensor, branch: Tensor) -> Tensor:
-        if self._drops():  # in the order of memory, which is PyTorch's fast way there and back
-            across = branch.stride(2) != 1
-            branch = self.dropout(branch.transpose(1, 2)).transpose(1, 2) if across else self.dropout(branch)
+        if self._drops():
+            branch = dropout(branch, self.dropout, self.drops_whole)
         return x + branch if name in self.skips else branch
 
     def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ CHOICES = {
     "candidate": ("linear", "positive"),
     "mlp": ("gelu", "glu", "none"),
     "norm": ("post", "pre", "none"),
+    "dropout_spans": ("step", "sequence"),
     "readout": ("every", "last", "mean", "sum"),
 }
 GATE_BIASES = ("zero", "open", "closed", "uniform")
@@ -88,6 +89,9 @@ class ModelConfig:
     """What has a skip connection around it: `conv`, `recurrence`, `mlp`, or the whole `layer`."""
     dropout: float = 0.0
     """Share of values dropped from every branch while training."""
+    dropout_spans: str = "step"
+    """What is dropped: single values, drawn at every `step`, or channels, drawn once for a whole `sequence`, which the
+    mean over its steps does not even out."""
 
     readout: str = "every"
     """Outputs at `every` step, at the `last`, or the `mean` or `sum` of the outputs over the valid steps."""

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade.ops._backend import choose, is_one_step, like_result
+from mgrade.ops.dropout import dropout as drop
+from mgrade.ops.dropout import kept
 from mgrade.ops.feedforward import c
 
 # Wider layers do not fit on chip, nor the gradients of their weights into a cache; they go the way of plain PyTorch.
@@ -36,17 +38,18 @@ def feedforward(
     shift: Tensor | None = None,
     eps: float = 1e-5,
     dropout: float = 0.0,
+    whole: bool = False,
 ) -> Tensor:
     """z = x + output @ gelu(input @ x + input_bias) + output_bias, then layer norm with scale and shift, if given.
 
     x (batch, time, dim), input (inner, dim), output (dim, inner) -> (batch, time, dim). With `dropout`, that share of
-    what is added to x is left out, at random.
+    what is added to x is left out, at random: of its values, or of its channels from end to end if `whole`.
     """
     dim, backend = x.shape[-1], choose("auto", x)
     parameters = (input, input_bias, output, output_bias)
     fused = dim <= MAX_FUSED
     if backend == "triton" and fused:
-        keep = _kept(x, dropout) if dropout else None
+        keep = kept(x, dropout, whole) if dropout else None
         return torch.ops.mgrade.feedforward(x, *parameters, scale, shift, keep, 1 / (1 - dropout), eps, backend)[0]
     plain = not dropout and all(p.dtype == x.dtype in (torch.float32, torch.float64) for p in parameters)
     in_c = backend == "c" and fused and x.dim() == 3
@@ -54,7 +57,7 @@ def feedforward(
         z = torch.ops.mgrade.feedforward(x, *parameters, None, None, None, 1.0, eps, backend)[0]
     else:
         branch = F.linear(F.gelu(F.linear(x, input, input_bias), approximate="tanh"), output, output_bias)
-        z = x + (F.dropout(branch, dropout) if dropout else branch)
+        z = x + (drop(branch, dropout, whole) if dropout else branch)
     return z if scale is None else layer_norm(z, scale, shift, eps)
 
 
@@ -65,12 +68,6 @@ def layer_norm(x: Tensor, scale: Tensor | None, shift: Tensor | None, eps: float
     with torch.autocast(x.device.type, enabled=False):
         scale, shift = (None if p is None else p.to(x.dtype) for p in (scale, shift))
         return F.layer_norm(x, x.shape[-1:], scale, shift, eps)
-
-
-def _kept(x: Tensor, dropout: float) -> Tensor:
-    """1 where a value stays, 0 where it is left out, with time contiguous."""
-    batch, time, dim = x.shape
-    return torch.empty(batch, dim, time, dtype=torch.uint8, device=x.device).bernoulli_(1 - dropout).transpose(1, 2)
 
 
 @torch.library.impl("mgrade::feedforward", "default")

@@ -53,8 +53,15 @@ def _statistics(z, D, wide, eps):
 
 
 @triton.jit
+def _kept(keep, first, channel, step, mask, keep_c, keep_t):
+    """Where the branch of the row that begins with channel number `first` is not dropped."""
+    at = (first + channel[:, None]) * keep_c + step[None, :] * keep_t
+    return tl.load(keep + at, mask=mask, other=0) > 0
+
+
+@triton.jit
 def _feedforward(
-    x, input, input_bias, output, output_bias, scale, shift, keep, z, y, T, D, W, x_b, x_c, gain, eps,
+    x, input, input_bias, output, output_bias, scale, shift, keep, z, y, T, D, W, x_b, x_c, keep_c, keep_t, gain, eps,
     HAS_NORM: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
     BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
@@ -82,7 +89,7 @@ def _feedforward(
         total = dot(w, active, total, PRECISION)
     out = (batch * D + channel[:, None]) * T + step[None, :]
     if DROPS:  # x once more: kept since the beginning, it would not leave room on chip for what lies between
-        total = tl.where(tl.load(keep + out, mask=mask, other=0) > 0, total * gain, 0.0)
+        total = tl.where(_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), total * gain, 0.0)
         total += tl.load(at, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
     if HAS_NORM:
         tl.store(z + out, total.to(z.dtype.element_ty), mask=mask)
@@ -95,7 +102,7 @@ def _feedforward(
 @triton.jit
 def _feedforward_backward(
     grad, x, z, input, input_bias, output, scale, keep, grad_x, grad_z, grad_branch, active, grad_u, sums, size,
-    B, T, D, W, tiles, grad_b, grad_c, x_b, x_c, gain, eps,
+    B, T, D, W, tiles, grad_b, grad_c, x_b, x_c, keep_c, keep_t, gain, eps,
     HAS_NORM: tl.constexpr, DROPS: tl.constexpr, PRODUCTS: tl.constexpr, WEIGHTS: tl.constexpr, PRECISION: tl.constexpr,
     BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
@@ -127,7 +134,7 @@ def _feedforward_backward(
                 tl.store(grad_z + out, pull.to(grad_z.dtype.element_ty), mask=mask)
         total = pull
         if DROPS:
-            pull = tl.where(tl.load(keep + out, mask=mask, other=0) > 0, pull * gain, 0.0)
+            pull = tl.where(_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), pull * gain, 0.0)
             if not WEIGHTS:
                 tl.store(grad_branch + out, pull.to(grad_branch.dtype.element_ty), mask=mask)
         sum_bias += tl.sum(pull, 1)
@@ -199,8 +206,12 @@ def _blocks(x: Tensor, backward: bool) -> dict[str, int]:
     return channels | ({"BT": 64, "BI": 32, "num_warps": 4} if dim <= 64 else {"BT": 128, "BI": 32, "num_warps": 8})
 
 
-def _dense_time_last(keep: Tensor | None) -> Tensor | None:
-    return None if keep is None else keep.transpose(1, 2).contiguous()
+def _mask(keep: Tensor | None, time: int) -> tuple[Tensor | None, int, int]:
+    """`keep` (batch, time or 1, dim) with time last, and its strides over channels and over time."""
+    if keep is None:
+        return None, 0, 0
+    keep = keep.transpose(1, 2).contiguous()
+    return keep, keep.shape[2], int(keep.shape[2] == time)
 
 
 def forward(
@@ -220,14 +231,14 @@ def forward(
     if dim > _FUSED_BACKWARD and _triton.dot_precision(x) == "bf16":  # rounded once, not in every tile
         input, output = input.to(torch.bfloat16), output.to(torch.bfloat16)
     input_bias, output_bias = input_bias.contiguous(), output_bias.contiguous()
-    scale, shift, keep = _triton.dense(scale), _triton.dense(shift), _dense_time_last(keep)
+    scale, shift, (keep, *over) = _triton.dense(scale), _triton.dense(shift), _mask(keep, time)
     y = _triton.empty_time_last(batch, time, dim, x)
     z = torch.empty_like(y) if scale is not None else None
     blocks = _blocks(x, backward=False)
     if x.numel():
         _feedforward[(triton.cdiv(time, blocks["BT"]), batch)](
             signal, input, input_bias, output, output_bias, scale, shift, keep, z, y, time, dim, input.shape[0],
-            *signal.stride()[:2], gain, eps,
+            *signal.stride()[:2], *over, gain, eps,
             HAS_NORM=scale is not None, DROPS=keep is not None, PRECISION=_triton.dot_precision(x), **blocks,
         )  # fmt: skip
     return _triton.time_first(y), x.new_empty(0) if z is None else _triton.time_first(z)
@@ -249,7 +260,7 @@ def backward(
     inner, fused = input.shape[0], dim <= _FUSED_BACKWARD
     pull, signal = _triton.time_last(grad), _triton.time_last(x)
     input, output = input.contiguous(), output.contiguous()
-    input_bias, scale, keep = input_bias.contiguous(), _triton.dense(scale), _dense_time_last(keep)
+    input_bias, scale, (keep, *over) = input_bias.contiguous(), _triton.dense(scale), _mask(keep, time)
     if not x.numel():
         return _triton.time_first(torch.empty_like(signal)), input.new_zeros(2 * inner * dim + inner + 3 * dim)
     sums_weights = fused and inner <= _FUSED_WEIGHTS
@@ -267,7 +278,7 @@ def backward(
     _feedforward_backward[(programs,)](
         pull, signal, z if scale is None else _triton.time_last(z), input, input_bias, output, scale, keep,
         grad_x, grad_z, grad_branch, active, grad_u, sums, size, batch, time, dim, inner, tiles,
-        *pull.stride()[:2], *signal.stride()[:2], gain, eps, HAS_NORM=scale is not None, DROPS=keep is not None,
+        *pull.stride()[:2], *signal.stride()[:2], *over, gain, eps, HAS_NORM=scale is not None, DROPS=keep is not None,
         PRODUCTS=fused, WEIGHTS=sums_weights, PRECISION=_triton.dot_precision(x), **blocks,
     )  # fmt: skip
     total = _triton.sum_parts(sums).to(input.dtype)
