@@ -4,9 +4,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import GRADIENT_TOLERANCE, INTERPRETED, TOLERANCE, TRITON_DEVICE, assert_close, backend_param
+from helpers import (
+    GRADIENT_TOLERANCE,
+    INTERPRETED,
+    TOLERANCE,
+    TRITON_DEVICE,
+    assert_close,
+    backend_param,
+    gappy,
+    transposed,
+)
 from mgrade.ops import feedforward, linear
-from mgrade.ops.feedforward import layer_norm
 from mgrade.ops.linear import add_product, outer_product, product
 
 on_triton = pytest.mark.parametrize("backend", [backend_param("triton")])
@@ -120,16 +128,6 @@ def test_the_product_with_time_contiguous_is_pytorchs(backend, batch, time, inpu
     assert_same(ours, lambda *t: add_linear(*t, bias=bias, base=base), [x, weight, *added])
 
 
-def gappy(tensor):
-    """The same tensor with gaps between its entries."""
-    return torch.stack([tensor, torch.full_like(tensor, 9)], -1)[..., 0]
-
-
-def transposed(tensor):
-    """The same tensor with its last two axes the other way round in memory."""
-    return tensor.transpose(-1, -2).contiguous().transpose(-1, -2) if tensor.dim() > 1 else tensor
-
-
 @on_triton
 @pytest.mark.parametrize("layout", [gappy, transposed])
 def test_the_layout_of_the_inputs_makes_no_difference(backend, layout):
@@ -173,16 +171,6 @@ def test_dropout_leaves_its_share_of_the_branch_out_and_scales_the_rest(device, 
     torch.manual_seed(7)
     assert torch.equal(feedforward(x, *weights, dropout=0.25), first)
     assert not torch.equal(feedforward(x, *weights, dropout=0.25), first)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_norm_keeps_the_type_of_its_input_under_autocast(dtype):
-    x, scale, shift = torch.randn(2, 5, 16, dtype=dtype), torch.randn(16), torch.randn(16)
-    with torch.autocast("cpu", torch.bfloat16):
-        y = layer_norm(x, scale, shift)
-    assert y.dtype == dtype
-    exact = F.layer_norm(x.double(), (16,), scale.double(), shift.double())
-    assert_close(y, exact, 1e-6 if dtype == torch.float32 else 1e-2)
 
 
 @on_triton

@@ -11,7 +11,7 @@ from mgrade.nn.config import ModelConfig
 from mgrade.nn.convolution import convolution
 from mgrade.nn.recurrence import MinGRU, recurrence
 from mgrade.ops import feedforward, linear
-from mgrade.ops.feedforward import layer_norm
+from mgrade.ops.layer_norm import layer_norm
 from mgrade.ops.layer_step import layer_step, takes_step
 
 
