@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -11,6 +10,7 @@ from mgrade.nn.config import ModelConfig
 from mgrade.nn.convolution import convolution
 from mgrade.nn.recurrence import MinGRU, recurrence
 from mgrade.ops import feedforward, linear
+from mgrade.ops.glu import glu
 from mgrade.ops.layer_norm import layer_norm
 from mgrade.ops.layer_step import layer_step, takes_step
 
@@ -62,8 +62,7 @@ class GLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, inner) -> (…, dim)."""
-        x = F.gelu(x, approximate="tanh")
-        return self.value(x) * torch.sigmoid(self.gate(x))
+        return glu(x, self.value.weight, self.value.bias, self.gate.weight, self.gate.bias)
 
 
 class Block(nn.Module):
