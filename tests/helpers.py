@@ -178,6 +178,16 @@ def time_contiguous(tensor: Tensor) -> Tensor:
     return tensor.transpose(1, 2).contiguous().transpose(1, 2)
 
 
+def gappy(tensor):
+    """The same tensor with gaps between its entries."""
+    return torch.stack([tensor, torch.full_like(tensor, 9)], -1)[..., 0]
+
+
+def transposed(tensor):
+    """The same tensor with its last two axes the other way round in memory."""
+    return tensor.transpose(-1, -2).contiguous().transpose(-1, -2) if tensor.dim() > 1 else tensor
+
+
 GATED_ALONG_TIME = Operator(
     lambda gate, candidate, **rest: gated_scan(time_contiguous(gate), time_contiguous(candidate), **rest),
     ("gate", "candidate"),

@@ -1,10 +1,22 @@
 """One layer: convolution -> recurrence -> MLP, with the skips and norms of its configuration."""
 
+import importlib
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import PRESETS, assert_close, in_pieces, leaves, model_of, random_input, small
+from helpers import (
+    PRESETS,
+    TRITON_DEVICE,
+    assert_close,
+    backend_param,
+    in_pieces,
+    leaves,
+    model_of,
+    random_input,
+    small,
+)
 from mgrade.nn import GLU, LRU, MLP, Block, MinGRU
 from mgrade.ops import gated_scan
 
@@ -184,3 +196,31 @@ def test_every_parameter_has_a_gradient(preset):
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
         assert parameter.grad.any(), name
+
+
+@pytest.mark.parametrize("backend", [backend_param("triton")])
+def test_the_layers_of_an_lru_keep_time_contiguous_there_and_back(backend, monkeypatch):
+    for room in ("diagonal_scan", "glu", "layer_norm", "linear"):
+        monkeypatch.setattr(importlib.import_module(f"mgrade.ops.{room}"), "choose", lambda *_: backend)
+    model = model_of(small("lru", readout="mean"), torch.float32).to(TRITON_DEVICE)
+    x = random_input(model.config, 2, 20, torch.float32).to(TRITON_DEVICE)
+    strides = []
+
+    def note(_, inputs, outputs):
+        strides.append(outputs[0].stride(1))
+        outputs[0].register_hook(lambda grad: strides.append(grad.stride(1)))
+
+    for layer in model.layers:
+        layer.register_forward_hook(note)
+    y, _ = model(x)
+    y.square().sum().backward()
+    assert len(strides) == 2 * len(model.layers)
+    assert set(strides) <= {0, 1}  # 0: the gradient of a mean is the same at all steps
+    monkeypatch.undo()
+    twin = model_of(model.config).to(TRITON_DEVICE)
+    twin.load_state_dict(model.state_dict())
+    exact, _ = twin(x.double())
+    assert_close(y, exact, 1e-5)
+    wanted = torch.autograd.grad(exact.square().sum(), list(twin.parameters()))
+    for (name, parameter), grad in zip(model.named_parameters(), wanted, strict=True):
+        assert_close(parameter.grad, grad, 1e-4, what=name)

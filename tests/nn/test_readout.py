@@ -4,8 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import assert_close, model_of, random_input, small, some
+from helpers import assert_close, model_of, random_input, small, some, transposed
 from mgrade.nn import PairHead
+from mgrade.nn.readout import Readout
 
 
 def twins(readout):
@@ -49,6 +50,20 @@ def test_pooling_goes_on_where_the_state_left_it(readout):
         y, state = pooled.step(x[:, step], state)
         expected = torch.stack([POOLS[readout](row) for row in every(x[:, : step + 1])[0]])
         assert_close(y, expected, 1e-12)
+
+
+@pytest.mark.parametrize("lengths", [None, torch.tensor([5, 2])])
+@pytest.mark.parametrize("layout", [torch.Tensor.contiguous, transposed])
+def test_the_gradient_of_pooled_features_is_laid_out_as_they_are(layout, lengths):
+    readout = Readout(small("mgrade", readout="mean"))
+    x = layout(torch.randn(2, 5, 6)).bfloat16().requires_grad_()
+    strides = []
+    features = x + 0
+    features.register_hook(lambda grad: strides.append(grad.stride()))
+    y, _ = readout(features, readout.initial_state(2), lengths=lengths)
+    assert y.dtype == torch.float32
+    y.square().sum().backward()
+    assert strides == [x.stride()]
 
 
 @pytest.mark.parametrize("readout", POOLS)

@@ -1,13 +1,22 @@
-"""`linear` and `feedforward`: the channel mixing, which on CUDA keeps time contiguous."""
+"""`linear`, `glu` and `feedforward`: the channel mixing, which on CUDA keeps time contiguous."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import GRADIENT_TOLERANCE, INTERPRETED, TOLERANCE, TRITON_DEVICE, assert_close, backend_param
+from helpers import (
+    GRADIENT_TOLERANCE,
+    INTERPRETED,
+    TOLERANCE,
+    TRITON_DEVICE,
+    assert_close,
+    backend_param,
+    gappy,
+    transposed,
+)
 from mgrade.ops import feedforward, linear
 from mgrade.ops.dropout import dropout
-from mgrade.ops.feedforward import layer_norm
+from mgrade.ops.glu import glu
 from mgrade.ops.linear import add_product, outer_product, product
 
 on_triton = pytest.mark.parametrize("backend", [backend_param("triton")])
@@ -102,35 +111,29 @@ def test_neighbours_and_threads_change_no_bit_in_c(backend):
         torch.set_num_threads(threads)
 
 
-def add_linear(x, weight, *added, bias, base):
-    """base + weight @ x + bias by PyTorch, of what is there."""
-    y = F.linear(x, weight, added[0] if bias else None)
-    return y + added[-1] if base else y
+def add_linear(x, weight, bias, base, gain):
+    """gain * base + weight @ x + bias by PyTorch, of what is there."""
+    y = F.linear(x, weight, bias)
+    return y if base is None else y + (base if gain is None else gain * base)
+
+
+ADDED = [(), ("base",), ("base", "gain")]
 
 
 @on_triton
-@pytest.mark.parametrize("base", [False, True])
+@pytest.mark.parametrize("added", ADDED)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("batch", "time", "inputs", "outputs"), SHAPES)
-def test_the_product_with_time_contiguous_is_pytorchs(backend, batch, time, inputs, outputs, bias, base):
-    shapes = [(batch, time, inputs), (outputs, inputs), (outputs,), (batch, time, outputs)]
-    x, weight, *added = (torch.randn(shape, device=TRITON_DEVICE, requires_grad=True) for shape in shapes)
-    added = [tensor for tensor, there in zip(added, (bias, base), strict=True) if there]
+def test_the_product_with_time_contiguous_is_pytorchs(backend, batch, time, inputs, outputs, bias, added):
+    shapes = {"x": (batch, time, inputs), "weight": (outputs, inputs)}
+    more = {"bias": (outputs,), "base": (batch, time, outputs), "gain": (outputs,)}
+    shapes |= {name: shape for name, shape in more.items() if name in (*added, *["bias"] * bias)}
+    tensors = [torch.randn(shape, device=TRITON_DEVICE, requires_grad=True) for shape in shapes.values()]
 
-    def ours(x, weight, *added):
-        return torch.ops.mgrade.linear(x, weight, added[0] if bias else None, added[-1] if base else None)
+    def called(function):
+        return lambda *t: function(**dict.fromkeys(more) | dict(zip(shapes, t, strict=True)))
 
-    assert_same(ours, lambda *t: add_linear(*t, bias=bias, base=base), [x, weight, *added])
-
-
-def gappy(tensor):
-    """The same tensor with gaps between its entries."""
-    return torch.stack([tensor, torch.full_like(tensor, 9)], -1)[..., 0]
-
-
-def transposed(tensor):
-    """The same tensor with its last two axes the other way round in memory."""
-    return tensor.transpose(-1, -2).contiguous().transpose(-1, -2) if tensor.dim() > 1 else tensor
+    assert_same(called(torch.ops.mgrade.linear), called(add_linear), tensors)
 
 
 @on_triton
@@ -138,7 +141,11 @@ def transposed(tensor):
 def test_the_layout_of_the_inputs_makes_no_difference(backend, layout):
     x, *weights = [torch.randn(2, 9, 5, device=TRITON_DEVICE), *parameters(5, 7, True, device=TRITON_DEVICE)]
     for call, tensors in (
-        (torch.ops.mgrade.linear, [x, weights[0], weights[1], torch.randn(2, 9, 7, device=TRITON_DEVICE)]),
+        (
+            torch.ops.mgrade.linear,
+            [x, weights[0], weights[1], torch.randn(2, 9, 7, device=TRITON_DEVICE), weights[1].exp()],
+        ),
+        (lambda *t: torch.ops.mgrade.glu(*t)[0], [x, weights[0], weights[1], weights[0] + 1, weights[1] + 1]),
         (lambda *t: torch.ops.mgrade.feedforward(*t, None, 1.0, 1e-5, backend)[0], [x, *weights]),
     ):
         results = []
@@ -160,6 +167,9 @@ def test_the_public_functions_are_pytorchs_on_every_device_width_and_dtype(devic
     assert_same(feedforward, by_torch, [x, *weights])
     assert_same(linear, F.linear, [x, *weights[:2]])
     assert_close(linear(x, weights[0]), F.linear(x, weights[0]), 1e-6)
+    base, gain = (torch.randn(*shape, 2 * dim, dtype=dtype, device=device).requires_grad_() for shape in ((2, 9), ()))
+    assert_same(linear, add_linear, [x, *weights[:2], base, gain])
+    assert_same(glu, gated, [x, *weights[:2], *(-p.detach().requires_grad_() for p in weights[:2])])
 
 
 @pytest.mark.parametrize("device", ["cpu", *(["cuda"] if TRITON_DEVICE == "cuda" else [])])
@@ -191,14 +201,38 @@ def test_dropout_of_whole_channels_or_single_values_in_any_layout(lay):
         assert whole == bool((y == y[:, :1]).all())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_norm_keeps_the_type_of_its_input_under_autocast(dtype):
-    x, scale, shift = torch.randn(2, 5, 16, dtype=dtype), torch.randn(16), torch.randn(16)
-    with torch.autocast("cpu", torch.bfloat16):
-        y = layer_norm(x, scale, shift)
-    assert y.dtype == dtype
-    exact = F.layer_norm(x.double(), (16,), scale.double(), shift.double())
-    assert_close(y, exact, 1e-6 if dtype == torch.float32 else 1e-2)
+def gated(x, value, value_bias, gate, gate_bias):
+    x = F.gelu(x, approximate="tanh")
+    return F.linear(x, value, value_bias) * torch.sigmoid(F.linear(x, gate, gate_bias))
+
+
+@on_triton
+@pytest.mark.parametrize(("batch", "time", "inputs", "outputs"), SHAPES)
+def test_the_gated_unit_with_time_contiguous_is_pytorchs(backend, batch, time, inputs, outputs):
+    x = torch.randn(batch, time, inputs, device=TRITON_DEVICE, requires_grad=True)
+    weights = [p for _ in range(2) for p in parameters(inputs, outputs, False, device=TRITON_DEVICE)[:2]]
+    assert_same(lambda *t: torch.ops.mgrade.glu(*t)[0], gated, [x, *weights])
+
+
+@on_triton
+@pytest.mark.parametrize(("batch", "time", "inputs", "outputs"), SHAPES)
+def test_the_gated_unit_and_gains_train_in_bfloat16(backend, batch, time, inputs, outputs):
+    x, base = (torch.randn(batch, time, width, device=TRITON_DEVICE).bfloat16() for width in (inputs, outputs))
+    weights = [p for _ in range(2) for p in parameters(inputs, outputs, False, device=TRITON_DEVICE)[:2]]
+    for call, truth, tensors in (
+        (lambda *t: torch.ops.mgrade.glu(*t)[0], gated, [x, *weights]),
+        (torch.ops.mgrade.linear, add_linear, [x, *weights[:2], base, weights[3]]),
+    ):
+        given = [tensor.detach().requires_grad_() for tensor in tensors]
+        wide = [tensor.detach().double().requires_grad_() for tensor in tensors]
+        y, exact = call(*given), truth(*wide)
+        assert y.dtype == torch.bfloat16
+        assert_close(y, exact, 2**-6, what="output")
+        pull = torch.randn_like(y)
+        wanted = torch.autograd.grad(exact, wide, pull.double())
+        for one, tensor, other in zip(torch.autograd.grad(y, given, pull), given, wanted, strict=True):
+            assert one.dtype == tensor.dtype
+            assert_close(one, other, 2**-5, what="gradient")
 
 
 @on_triton
@@ -207,8 +241,10 @@ def test_pytorch_finds_the_operators_well_formed(backend):
     weights = parameters(3, 4, True, device=TRITON_DEVICE)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     base = torch.randn(2, 5, 4, device=TRITON_DEVICE, requires_grad=True)
-    for added in ((weights[1], None), (None, base), (weights[1], base)):
+    gain = torch.randn(4, device=TRITON_DEVICE, requires_grad=True)
+    for added in ((weights[1], None, None), (None, base, None), (weights[1], base, None), (None, base, gain)):
         torch.library.opcheck(torch.ops.mgrade.linear.default, (x, weights[0], *added), test_utils=checks)
+    torch.library.opcheck(torch.ops.mgrade.glu.default, (x, *weights[:2], *weights[:2]), test_utils=checks)
     keep = torch.ones(2, 5, 3, dtype=torch.uint8, device=TRITON_DEVICE)
     for norm, kept in ((weights[4:], None), ([None, None], None), (weights[4:], keep)):
         arguments = (x, *weights[:4], *norm, kept, 1.25, 1e-5, backend)
@@ -230,23 +266,22 @@ def test_the_c_version_is_pytorchs(backend, batch, time, dim, inner):
 
 
 @on_triton
-@pytest.mark.parametrize("with_base", [False, True])
+@pytest.mark.parametrize("added", ADDED)
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize(("batch", "time", "inputs", "outputs"), SHAPES)
-def test_products_of_narrow_layers_in_bfloat16(
-    backend, batch, time, inputs, outputs, with_base, with_bias, monkeypatch
-):
+def test_products_of_narrow_layers_in_bfloat16(backend, batch, time, inputs, outputs, added, with_bias, monkeypatch):
     from mgrade.ops.linear.triton import product
 
     if not INTERPRETED:  # whose products of bfloat16 are wrong
         monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
     x = torch.randn(batch, time, inputs, device=TRITON_DEVICE).bfloat16()
     weight = torch.randn(outputs, inputs, device=TRITON_DEVICE)
-    base = torch.randn(batch, time, outputs, device=TRITON_DEVICE).bfloat16() if with_base else None
+    base = torch.randn(batch, time, outputs, device=TRITON_DEVICE).bfloat16() if "base" in added else None
+    gain = torch.randn(outputs, device=TRITON_DEVICE) if "gain" in added else None
     bias = torch.randn(outputs, device=TRITON_DEVICE) if with_bias else None
-    exact = x.double() @ weight.bfloat16().double().t() + (base.double() if with_base else 0)
-    exact += bias.double() if with_bias else 0
-    y = product(x, weight, base, bias)
+    wide = [None if tensor is None else tensor.double() for tensor in (x, weight.bfloat16(), bias, base, gain)]
+    exact = add_linear(*wide)
+    y = product(x, weight, base, bias, gain)
     assert y.dtype == torch.bfloat16
     assert y.shape == exact.shape
     assert torch.allclose(y.double(), exact, rtol=2**-6, atol=2**-5)

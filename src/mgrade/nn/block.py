@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -12,7 +11,8 @@ from mgrade.nn.convolution import convolution
 from mgrade.nn.recurrence import MinGRU, recurrence
 from mgrade.ops import feedforward, linear
 from mgrade.ops.dropout import dropout
-from mgrade.ops.feedforward import layer_norm
+from mgrade.ops.glu import glu
+from mgrade.ops.layer_norm import layer_norm
 from mgrade.ops.layer_step import layer_step, takes_step
 
 
@@ -63,8 +63,7 @@ class GLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, inner) -> (…, dim)."""
-        x = F.gelu(x, approximate="tanh")
-        return self.value(x) * torch.sigmoid(self.gate(x))
+        return glu(x, self.value.weight, self.value.bias, self.gate.weight, self.gate.bias)
 
 
 class Block(nn.Module):

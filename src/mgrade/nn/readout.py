@@ -64,25 +64,33 @@ class Readout(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The running total after x: what the steps since the latest restart add, over what was there before."""
         batch, time, _ = x.shape
-        x = x.to(total.dtype)
         ends = torch.full((batch,), time, device=x.device) if lengths is None else lengths
         if self.kind == "last":
             if time == 0:
                 return total.clone(), steps.clone()
             last = x.gather(1, (ends - 1).clamp_min(0)[:, None, None].expand(-1, 1, self.dim))[:, 0]
-            return torch.where((ends > 0)[:, None], last, total), steps.clone()
+            return torch.where((ends > 0)[:, None], last.to(total.dtype), total), steps.clone()
         if reset is None and lengths is None:
-            return total + x.sum(1), steps + time
+            return total + _sum(x, total.dtype), steps + time
         seen = torch.arange(time, device=x.device) < ends[:, None]
         if reset is not None:
             restarts = reset & seen
             seen = seen & ((restarts.long().flip(1).cumsum(1).flip(1) - restarts.long()) == 0)
             anew = restarts.any(1)
             total, steps = torch.where(anew[:, None], 0, total), torch.where(anew, 0, steps)
-        return total + torch.where(seen[..., None], x, 0).sum(1), steps + seen.sum(1)
+        return total + _sum(x, total.dtype, seen), steps + seen.sum(1)
 
     def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
         """Nothing pooled yet: total (batch, dim), empty for `every`, and steps (batch)."""
         parameter = next(self.parameters())
         steps = torch.zeros(batch, dtype=torch.int64, device=parameter.device)
         return parameter.new_zeros(batch, 0 if self.kind == "every" else self.dim), steps
+
+
+def _sum(x: Tensor, dtype: torch.dtype, seen: Tensor | None = None) -> Tensor:
+    """The sum over time of x (batch, time, dim), or of the steps that are `seen`, with a gradient laid out as x is."""
+    time = 1 if x.stride(2) == 1 else 2
+    x = x if time == 1 else x.transpose(1, 2)
+    if seen is not None:
+        x = torch.where(seen.unsqueeze(3 - time), x, 0)
+    return x.sum(time, dtype=dtype)

@@ -83,8 +83,7 @@ class LRU(nn.Module):
         out = torch.stack([self.output[0], -self.output[1]], -1).flatten(1)
         decay = torch.polar(torch.exp(-rate), phase)
         h, last = diagonal_scan_pairs(decay, linear(x, into), state, reset, lengths=lengths)
-        beside = (self.skip + 1 if skip else self.skip).to(x.dtype)  # which may be lower than that of the weights
-        return torch.addcmul(linear(h, out), beside, x), last
+        return linear(h, out, base=x, gain=self.skip + 1 if skip else self.skip), last
 
     def initial_state(self, batch: int) -> Tensor:
         """Zero, complex (batch, hidden)."""

@@ -76,6 +76,12 @@ def row_limit(lengths, batch, T, HAS_LENGTHS: tl.constexpr):
     return steps
 
 
+def row_grid(batch: int, channels: int, time: int) -> tuple[tuple[int, int], int]:
+    """For what works row by row: programs over rows (batch, channels) and pieces of time, and the steps of a piece."""
+    block = min(1024, triton.next_power_of_2(time))
+    return (batch * channels, triton.cdiv(time, block)), block
+
+
 def spans(programs: int, time: int, tile: int, enough: int) -> tuple[int, int, int]:
     """How many tiles of time, how many spans of them, and how many tiles a span.
 

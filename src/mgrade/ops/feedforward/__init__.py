@@ -12,8 +12,10 @@ from mgrade.ops._backend import choose, is_one_step, like_result
 from mgrade.ops.dropout import dropout as drop
 from mgrade.ops.dropout import kept
 from mgrade.ops.feedforward import c
+from mgrade.ops.layer_norm import layer_norm
+from mgrade.ops.linear import linear
 
-# Wider layers do not fit on chip, nor the gradients of their weights into a cache; they go the way of plain PyTorch.
+# Wider layers do not fit on chip, nor the gradients of their weights into a cache; they are computed part by part.
 MAX_FUSED = 128
 
 torch.library.define(
@@ -56,18 +58,10 @@ def feedforward(
     if in_c and plain and not is_one_step(x) and not torch.is_autocast_enabled("cpu"):
         z = torch.ops.mgrade.feedforward(x, *parameters, None, None, None, 1.0, eps, backend)[0]
     else:
-        branch = F.linear(F.gelu(F.linear(x, input, input_bias), approximate="tanh"), output, output_bias)
-        z = x + (drop(branch, dropout, whole) if dropout else branch)
+        active = F.gelu(linear(x, input, input_bias), approximate="tanh")
+        z = linear(active, output, output_bias, None if dropout else x)
+        z = x + drop(z, dropout, whole) if dropout else z
     return z if scale is None else layer_norm(z, scale, shift, eps)
-
-
-def layer_norm(x: Tensor, scale: Tensor | None, shift: Tensor | None, eps: float = 1e-5) -> Tensor:
-    """Layer norm over the channels in the type of x: autocast would go on in float32 from here."""
-    if not torch.is_autocast_enabled(x.device.type):
-        return F.layer_norm(x, x.shape[-1:], scale, shift, eps)
-    with torch.autocast(x.device.type, enabled=False):
-        scale, shift = (None if p is None else p.to(x.dtype) for p in (scale, shift))
-        return F.layer_norm(x, x.shape[-1:], scale, shift, eps)
 
 
 @torch.library.impl("mgrade::feedforward", "default")

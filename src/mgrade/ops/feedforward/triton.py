@@ -14,6 +14,7 @@ from torch import Tensor
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
 from mgrade.ops._triton import dot
+from mgrade.ops.layer_norm.triton import norm_backward, statistics
 from mgrade.ops.linear.triton import outer, product
 
 # Up to this width a tile of the gradient stays on chip as well; beyond it the products are made one by one.
@@ -30,26 +31,6 @@ def _gelu(u):
     s = tl.sigmoid(1.5957691216057308 * (u + 0.044715 * u * u * u))
     slope = 1.5957691216057308 * (1.0 + 0.134145 * u * u)
     return u * s, s + u * s * (1.0 - s) * slope
-
-
-@triton.jit
-def _norm_backward(pull, z, scale, channel, wide, mask, D, eps):
-    """The gradient before a layer norm, and this tile's part of the gradients of scale and shift."""
-    centred, rstd = _statistics(z, D, wide[:, None], eps)
-    normal = tl.where(mask, centred * rstd[None, :], 0.0)
-    to_scale, to_shift = tl.sum(pull * normal, 1), tl.sum(pull, 1)
-    pull *= tl.load(scale + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
-    level, lean = tl.sum(pull, 0) / D, tl.sum(pull * normal, 0) / D
-    pull = tl.where(mask, (pull - level[None, :] - normal * lean[None, :]) * rstd[None, :], 0.0)
-    return pull, to_scale, to_shift
-
-
-@triton.jit
-def _statistics(z, D, wide, eps):
-    """z (channels, time): mean and 1 / standard deviation of every step, over the channels inside `wide`."""
-    mean = tl.sum(tl.where(wide, z, 0.0), 0) / D
-    centred = tl.where(wide, z - mean[None, :], 0.0)
-    return centred, 1.0 / tl.sqrt(tl.sum(centred * centred, 0) / D + eps)
 
 
 @triton.jit
@@ -93,7 +74,7 @@ def _feedforward(
         total += tl.load(at, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
     if HAS_NORM:
         tl.store(z + out, total.to(z.dtype.element_ty), mask=mask)
-        centred, rstd = _statistics(total, D, wide[:, None], eps)
+        centred, rstd = statistics(total, D, wide[:, None], eps)
         total = centred * rstd[None, :] * tl.load(scale + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
         total += tl.load(shift + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
     tl.store(y + out, total.to(y.dtype.element_ty), mask=mask)
@@ -127,7 +108,7 @@ def _feedforward_backward(
         pull = tl.load(grad + batch * grad_b + row * grad_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
         if HAS_NORM:
             before = tl.load(z + out, mask=mask, other=0.0).to(tl.float32)
-            pull, to_scale, to_shift = _norm_backward(pull, before, scale, channel, wide, mask, D, eps)
+            pull, to_scale, to_shift = norm_backward(pull, before, scale, channel, wide, mask, D, eps, True)
             sum_scale += to_scale
             sum_shift += to_shift
             if not WEIGHTS:

@@ -15,19 +15,27 @@ from torch import Tensor
 from mgrade.ops._backend import accumulator, choose, like_result
 from mgrade.ops.linear import c
 
-torch.library.define("mgrade::linear", "(Tensor x, Tensor weight, Tensor? bias, Tensor? base) -> Tensor")
+torch.library.define("mgrade::linear", "(Tensor x, Tensor weight, Tensor? bias, Tensor? base, Tensor? gain) -> Tensor")
 torch.library.define(
     "mgrade::linear_backward",
-    "(Tensor grad, Tensor x, Tensor weight, bool to_x, bool to_bias) -> (Tensor, Tensor)",
+    "(Tensor grad, Tensor x, Tensor weight, Tensor? base, Tensor? gain, bool to_x, bool to_bias)"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
 )
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, base: Tensor | None = None) -> Tensor:
-    """base + weight @ x + bias: x (batch, time, inputs), weight (outputs, inputs) -> (batch, time, outputs)."""
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, base: Tensor | None = None, gain: Tensor | None = None
+) -> Tensor:
+    """base + weight @ x + bias: x (batch, time, inputs), weight (outputs, inputs) -> (batch, time, outputs).
+
+    With `gain` (outputs), `base` is multiplied by it, channel by channel.
+    """
     if x.dim() != 3 or x.is_complex() or choose("auto", x) != "triton":
         y = F.linear(x, weight, bias)
-        return y if base is None else base + y
-    return torch.ops.mgrade.linear(x, weight, bias, base)
+        if base is None:
+            return y
+        return base + y if gain is None else torch.addcmul(y, gain.to(base.dtype), base)
+    return torch.ops.mgrade.linear(x, weight, bias, base, None if base is None else gain)
 
 
 def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
@@ -68,47 +76,64 @@ def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
 
 
 @torch.library.impl("mgrade::linear", "default")
-def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, base: Tensor | None) -> Tensor:
+def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, base: Tensor | None, gain: Tensor | None) -> Tensor:
     from mgrade.ops.linear import triton
 
-    return triton.product(x, weight, base, bias)
+    return triton.product(x, weight, base, bias, gain)
 
 
 @torch.library.impl("mgrade::linear_backward", "default")
-def _backward(grad: Tensor, x: Tensor, weight: Tensor, to_x: bool, to_bias: bool) -> tuple[Tensor, Tensor]:
-    """The gradient of x, empty unless wanted, and that of weight and then bias, if wanted, flat."""
+def _backward(
+    grad: Tensor, x: Tensor, weight: Tensor, base: Tensor | None, gain: Tensor | None, to_x: bool, to_bias: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of x, empty unless wanted; of weight and then bias, if wanted, flat; of base and gain, if there is
+    a gain, else empty."""
     from mgrade.ops.linear import triton
 
+    grad = triton.along_time(grad)
     grad_x = add_product(None, grad, weight, "triton") if to_x else grad.new_empty(0)
-    return grad_x, triton.outer(grad, x, sums=to_bias).flatten().to(weight.dtype)
+    flat = triton.outer(grad, x, sums=to_bias).flatten().to(weight.dtype)
+    if base is None or gain is None:
+        return grad_x, flat, grad.new_empty(0), grad.new_empty(0)
+    return grad_x, flat, *triton.scaled_backward(grad, base, gain)
 
 
 @torch.library.register_fake("mgrade::linear")
-def _fake_forward(x: Tensor, weight: Tensor, bias: Tensor | None, base: Tensor | None) -> Tensor:
+def _fake_forward(x: Tensor, weight: Tensor, bias: Tensor | None, base: Tensor | None, gain: Tensor | None) -> Tensor:
     return like_result(x.new_empty(1, 1, 1).expand(*x.shape[:2], weight.shape[0]), "triton")
 
 
 @torch.library.register_fake("mgrade::linear_backward")
-def _fake_backward(grad: Tensor, x: Tensor, weight: Tensor, to_x: bool, to_bias: bool) -> tuple[Tensor, Tensor]:
+def _fake_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, base: Tensor | None, gain: Tensor | None, to_x: bool, to_bias: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    grad_x = like_result(x, "triton") if to_x else grad.new_empty(0)
     flat = weight.new_empty(weight.numel() + (weight.shape[0] if to_bias else 0))
-    return like_result(x, "triton") if to_x else grad.new_empty(0), flat
+    if base is None or gain is None:
+        return grad_x, flat, grad.new_empty(0), grad.new_empty(0)
+    return grad_x, flat, like_result(base, "triton"), torch.empty_like(gain)
 
 
-def _setup(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, Tensor | None], output: Tensor) -> None:
-    x, weight, bias, base = inputs
-    ctx.save_for_backward(x, weight)
+def _setup(
+    ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None], output: Tensor
+) -> None:
+    x, weight, bias, base, gain = inputs
+    ctx.save_for_backward(x, weight, None if gain is None else base, gain)
     ctx.has_bias, ctx.base = bias is not None, None if base is None else base.dtype
 
 
 def _autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, weight = ctx.saved_tensors
+    x, weight, base, gain = ctx.saved_tensors
     wanted = ctx.needs_input_grad[0]
-    to_x, flat = torch.ops.mgrade.linear_backward(grad, x, weight, wanted, ctx.has_bias)
+    to_x, flat, to_base, to_gain = torch.ops.mgrade.linear_backward(grad, x, weight, base, gain, wanted, ctx.has_bias)
+    if gain is None:
+        to_base, to_gain = None if ctx.base is None else grad.to(ctx.base), None
     return (
         to_x if wanted else None,
         flat[: weight.numel()].view_as(weight),
         flat[weight.numel() :] if ctx.has_bias else None,
-        None if ctx.base is None else grad.to(ctx.base),
+        to_base,
+        to_gain,
     )
 
 

@@ -26,11 +26,12 @@ _PROGRAMS = 256
 
 @triton.jit
 def _product(
-    base, bias, x, weight, y, T, N, M, base_b, base_c, x_b, x_c, weight_n, weight_m,
-    HAS_BASE: tl.constexpr, HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr,
+    base, gain, bias, x, weight, y, T, N, M, base_b, base_c, x_b, x_c, weight_n, weight_m,
+    HAS_BASE: tl.constexpr, HAS_GAIN: tl.constexpr, HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr,
     BN: tl.constexpr, BT: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """y (B, N, T) = weight (N, M) @ x (B, M, T), with HAS_BASE plus base (B, N, T), with HAS_BIAS plus bias (N)."""
+    """y (B, N, T) = weight (N, M) @ x (B, M, T), with HAS_BASE plus base (B, N, T), with HAS_GAIN that times gain (N),
+    with HAS_BIAS plus bias (N)."""
     batch = tl.program_id(1).to(tl.int64)
     step = tl.program_id(0) * BT + tl.arange(0, BT)
     row = tl.program_id(2) * BN + tl.arange(0, BN)
@@ -46,15 +47,21 @@ def _product(
         total = dot(w, value, total, PRECISION)
     if HAS_BASE:
         at = base + batch * base_b + row[:, None].to(tl.int64) * base_c + step[None, :]
-        total += tl.load(at, mask=here, other=0.0).to(tl.float32)
+        below = tl.load(at, mask=here, other=0.0).to(tl.float32)
+        if HAS_GAIN:
+            below *= tl.load(gain + row, mask=row < N, other=0.0).to(tl.float32)[:, None]
+        total += below
     if HAS_BIAS:
         total += tl.load(bias + row, mask=row < N, other=0.0).to(tl.float32)[:, None]
     tl.store(y + (batch * N + row[:, None]) * T + step[None, :], total.to(y.dtype.element_ty), mask=here)
 
 
 @triton.jit
-def _add(y, base, bias, T, N, base_b, base_c, HAS_BASE: tl.constexpr, HAS_BIAS: tl.constexpr, BT: tl.constexpr):
-    """y (B, N, T) += base (B, N, T) + bias (N), as far as there are any."""
+def _add(
+    y, base, gain, bias, T, N, base_b, base_c,
+    HAS_BASE: tl.constexpr, HAS_GAIN: tl.constexpr, HAS_BIAS: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
+    """y (B, N, T) += gain (N) * base (B, N, T) + bias (N), as far as there are any."""
     program = tl.program_id(0).to(tl.int64)
     batch, row = program // N, program % N
     step = tl.program_id(1) * BT + tl.arange(0, BT)
@@ -62,10 +69,27 @@ def _add(y, base, bias, T, N, base_b, base_c, HAS_BASE: tl.constexpr, HAS_BIAS: 
     at = y + program * T + step
     total = tl.load(at, mask=here).to(tl.float32)
     if HAS_BASE:
-        total += tl.load(base + batch * base_b + row * base_c + step, mask=here).to(tl.float32)
+        below = tl.load(base + batch * base_b + row * base_c + step, mask=here).to(tl.float32)
+        if HAS_GAIN:
+            below *= tl.load(gain + row).to(tl.float32)
+        total += below
     if HAS_BIAS:
         total += tl.load(bias + row).to(tl.float32)
     tl.store(at, total.to(y.dtype.element_ty), mask=here)
+
+
+@triton.jit
+def _scaled_backward(grad, base, gain, grad_base, parts, T, N, grad_b, grad_c, base_b, base_c, BT: tl.constexpr):
+    """grad_base (B, N, T) = gain (N) * grad; parts (B, tiles, N): each tile's sum of grad * base."""
+    program = tl.program_id(0).to(tl.int64)
+    batch, row = program // N, program % N
+    step = tl.program_id(1) * BT + tl.arange(0, BT)
+    here = step < T
+    pull = tl.load(grad + batch * grad_b + row * grad_c + step, mask=here, other=0.0).to(tl.float32)
+    below = tl.load(base + batch * base_b + row * base_c + step, mask=here, other=0.0).to(tl.float32)
+    scaled = pull * tl.load(gain + row).to(tl.float32)
+    tl.store(grad_base + program * T + step, scaled.to(grad_base.dtype.element_ty), mask=here)
+    tl.store(parts + (batch * tl.num_programs(1) + tl.program_id(1)) * N + row, tl.sum(pull * below, 0))
 
 
 @triton.jit
@@ -121,23 +145,44 @@ def outer(a: Tensor, b: Tensor, sums: bool = False) -> Tensor:
     return total if sums else total.view(n, m)
 
 
-def product(x: Tensor, weight: Tensor, base: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    """x (batch, time, m), weight (n, m) -> base + x @ weight^T + bias, (batch, time, n) in the dtype of x."""
-    signal, bias = _triton.time_last(x), _triton.dense(bias)
+def along_time(x: Tensor) -> Tensor:
+    """x (batch, time, channels), copied if its time is not contiguous."""
+    return _triton.time_first(_triton.time_last(x))
+
+
+def scaled_backward(grad: Tensor, base: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+    """grad and base (batch, time, n), gain (n) -> gain * grad, and the sum over batch and time of grad * base."""
+    pull, below = _triton.time_last(grad), _triton.time_last(base)
+    batch, n, time = pull.shape
+    grad_base = _triton.empty_time_last(batch, time, n, base)
+    if not grad.numel():
+        return _triton.time_first(grad_base), torch.zeros_like(gain)
+    grid, block = _triton.row_grid(batch, n, time)
+    parts = torch.empty(batch, grid[1], n, dtype=torch.float32, device=grad.device)
+    strides = *pull.stride()[:2], *below.stride()[:2]
+    _scaled_backward[grid](pull, below, gain.contiguous(), grad_base, parts, time, n, *strides, BT=block)
+    return _triton.time_first(grad_base), _triton.sum_parts(_triton.sum_parts(parts)).to(gain.dtype)
+
+
+def product(
+    x: Tensor, weight: Tensor, base: Tensor | None = None, bias: Tensor | None = None, gain: Tensor | None = None
+) -> Tensor:
+    """x (batch, time, m), weight (n, m) -> gain * base + x @ weight^T + bias, (batch, time, n) in the dtype of x."""
+    signal, bias, gain = _triton.time_last(x), _triton.dense(bias), _triton.dense(gain)
     batch, m, time = signal.shape
     n, precision = weight.shape[0], _triton.dot_precision(x)
     below = signal if base is None else _triton.time_last(base)
-    added = {"HAS_BASE": base is not None, "HAS_BIAS": bias is not None}
+    added = {"HAS_BASE": base is not None, "HAS_GAIN": gain is not None, "HAS_BIAS": bias is not None}
     if precision != "bf16" or max(n, m) >= (_WIDE if base is None else _WIDE_WITH_BASE) or not x.numel():
         y = torch.bmm(weight.to(x.dtype).expand(batch, -1, -1), signal)
         if y.numel() and any(added.values()):
-            block = min(1024, triton.next_power_of_2(time))
-            _add[(batch * n, triton.cdiv(time, block))](y, below, bias, time, n, *below.stride()[:2], **added, BT=block)
+            grid, block = _triton.row_grid(batch, n, time)
+            _add[grid](y, below, gain, bias, time, n, *below.stride()[:2], **added, BT=block)
         return _triton.time_first(y)
     y = _triton.empty_time_last(batch, time, n, x)
     rows = min(max(16, triton.next_power_of_2(n)), _ROWS)
     _product[(triton.cdiv(time, _STEPS), batch, triton.cdiv(n, rows))](
-        below, bias, signal, weight, y, time, n, m, *below.stride()[:2], *signal.stride()[:2], *weight.stride(),
+        below, gain, bias, signal, weight, y, time, n, m, *below.stride()[:2], *signal.stride()[:2], *weight.stride(),
         **added, PRECISION=precision, BN=rows, BT=_STEPS,
         BM=min(_DEPTH, max(16, triton.next_power_of_2(m))), num_warps=_WARPS,
     )  # fmt: skip

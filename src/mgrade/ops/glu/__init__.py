@@ -1,0 +1,100 @@
+"""`glu`: GELU, then a linear layer gated by another, with both products as one where time is contiguous."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mgrade.ops._backend import choose, like_result
+
+torch.library.define(
+    "mgrade::glu",
+    "(Tensor x, Tensor value, Tensor value_bias, Tensor gate, Tensor gate_bias) -> (Tensor, Tensor, Tensor)",
+)
+torch.library.define(
+    "mgrade::glu_backward",
+    "(Tensor grad, Tensor x, Tensor active, Tensor pair, Tensor value, Tensor value_bias, Tensor gate,"
+    " Tensor gate_bias) -> (Tensor, Tensor)",
+)
+
+
+def glu(x: Tensor, value: Tensor, value_bias: Tensor, gate: Tensor, gate_bias: Tensor) -> Tensor:
+    """(value @ a + value_bias) sigmoid(gate @ a + gate_bias) with a = gelu(x).
+
+    x (batch, time, inputs), value and gate (outputs, inputs) -> (batch, time, outputs).
+    """
+    if x.dim() == 3 and choose("auto", x) == "triton":
+        return torch.ops.mgrade.glu(x, value, value_bias, gate, gate_bias)[0]
+    active = F.gelu(x, approximate="tanh")
+    return F.linear(active, value, value_bias) * torch.sigmoid(F.linear(active, gate, gate_bias))
+
+
+@torch.library.impl("mgrade::glu", "default")
+def _forward(
+    x: Tensor, value: Tensor, value_bias: Tensor, gate: Tensor, gate_bias: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The outputs, and what the gradient needs: gelu(x), and value and gate before their biases, side by side."""
+    from mgrade.ops.glu import triton
+
+    return triton.forward(x, torch.cat([value, gate]), torch.cat([value_bias, gate_bias]))
+
+
+@torch.library.impl("mgrade::glu_backward", "default")
+def _backward(
+    grad: Tensor,
+    x: Tensor,
+    active: Tensor,
+    pair: Tensor,
+    value: Tensor,
+    value_bias: Tensor,
+    gate: Tensor,
+    gate_bias: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The gradient of x, and those of value, gate, value_bias and gate_bias, flat."""
+    from mgrade.ops.glu import triton
+
+    return triton.backward(grad, x, active, pair, torch.cat([value, gate]), torch.cat([value_bias, gate_bias]))
+
+
+@torch.library.register_fake("mgrade::glu")
+def _fake_forward(
+    x: Tensor, value: Tensor, value_bias: Tensor, gate: Tensor, gate_bias: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    one, outputs = x.new_empty(1, 1, 1), value.shape[0]
+    y, pair = (like_result(one.expand(*x.shape[:2], width), "triton") for width in (outputs, 2 * outputs))
+    return y, like_result(x, "triton"), pair
+
+
+@torch.library.register_fake("mgrade::glu_backward")
+def _fake_backward(
+    grad: Tensor,
+    x: Tensor,
+    active: Tensor,
+    pair: Tensor,
+    value: Tensor,
+    value_bias: Tensor,
+    gate: Tensor,
+    gate_bias: Tensor,
+) -> tuple[Tensor, Tensor]:
+    return like_result(x, "triton"), value.new_empty(2 * (value.numel() + value.shape[0]))
+
+
+def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    x, *parameters = inputs
+    ctx.save_for_backward(x, *output[1:], *parameters)
+    ctx.set_materialize_grads(False)  # nobody asks for the gradients of what is kept
+
+
+def _autograd(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    if grad is None:
+        return (None,) * 5
+    to_x, flat = torch.ops.mgrade.glu_backward(grad, *ctx.saved_tensors)
+    value = ctx.saved_tensors[3]
+    to_value, to_gate, to_value_bias, to_gate_bias = flat.split([value.numel()] * 2 + [value.shape[0]] * 2)
+    return to_x, to_value.view_as(value), to_value_bias, to_gate.view_as(value), to_gate_bias
+
+
+torch.library.register_autograd("mgrade::glu", _autograd, setup_context=_setup)

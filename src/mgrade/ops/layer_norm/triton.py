@@ -1,0 +1,116 @@
+"""The Triton version: a tile of time with all its channels stays on chip; the gradient makes the statistics again."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from mgrade.ops import _triton
+from mgrade.ops._backend import TRITON_INTERPRETED
+
+# Elements of a tile, few enough for registers, and its steps: rows of at least 64 bytes.
+_ELEMENTS, _STEPS, _MOST_STEPS = (256, 16, 16) if TRITON_INTERPRETED else (8192, 32, 128)
+
+
+@triton.jit
+def statistics(z, D, wide, eps):
+    """z (channels, time) less its mean, over the channels inside `wide`, and 1 / standard deviation of every step."""
+    mean = tl.sum(tl.where(wide, z, 0.0), 0) / D
+    centred = tl.where(wide, z - mean[None, :], 0.0)
+    return centred, 1.0 / tl.sqrt(tl.sum(centred * centred, 0) / D + eps)
+
+
+@triton.jit
+def norm_backward(pull, z, scale, channel, wide, mask, D, eps, HAS_SCALE: tl.constexpr):
+    """The gradient before a layer norm, and this tile's part of the gradients of scale and shift."""
+    centred, rstd = statistics(z, D, wide[:, None], eps)
+    normal = tl.where(mask, centred * rstd[None, :], 0.0)
+    to_scale, to_shift = tl.sum(pull * normal, 1), tl.sum(pull, 1)
+    if HAS_SCALE:
+        pull *= tl.load(scale + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
+    level, lean = tl.sum(pull, 0) / D, tl.sum(pull * normal, 0) / D
+    pull = tl.where(mask, (pull - level[None, :] - normal * lean[None, :]) * rstd[None, :], 0.0)
+    return pull, to_scale, to_shift
+
+
+@triton.jit
+def _tile(T, D, tiles, BD: tl.constexpr, BT: tl.constexpr):
+    """This program's row of the batch, channels and steps, and which of them exist."""
+    batch = (tl.program_id(0) // tiles).to(tl.int64)
+    step = (tl.program_id(0) % tiles) * BT + tl.arange(0, BT)
+    channel = tl.arange(0, BD)
+    wide = channel < D
+    return batch, channel, step[None, :], wide, wide[:, None] & (step < T)[None, :]
+
+
+@triton.jit
+def _layer_norm(
+    x, scale, shift, y, T, D, tiles, x_b, x_c, eps,
+    HAS_SCALE: tl.constexpr, HAS_SHIFT: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
+    batch, channel, step, wide, mask = _tile(T, D, tiles, BD, BT)
+    row = channel[:, None].to(tl.int64)
+    z = tl.load(x + batch * x_b + row * x_c + step, mask=mask, other=0.0).to(tl.float32)
+    centred, rstd = statistics(z, D, wide[:, None], eps)
+    total = centred * rstd[None, :]
+    if HAS_SCALE:
+        total *= tl.load(scale + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
+    if HAS_SHIFT:
+        total += tl.load(shift + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
+    tl.store(y + (batch * D + row) * T + step, total.to(y.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _layer_norm_backward(
+    grad, x, scale, grad_x, sums, T, D, tiles, grad_b, grad_c, x_b, x_c, eps,
+    HAS_SCALE: tl.constexpr, SUMS: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
+    """sums (B, tiles, 2, D): each tile's part of the gradients of scale and shift."""
+    batch, channel, step, wide, mask = _tile(T, D, tiles, BD, BT)
+    row = channel[:, None].to(tl.int64)
+    pull = tl.load(grad + batch * grad_b + row * grad_c + step, mask=mask, other=0.0).to(tl.float32)
+    z = tl.load(x + batch * x_b + row * x_c + step, mask=mask, other=0.0).to(tl.float32)
+    pull, to_scale, to_shift = norm_backward(pull, z, scale, channel, wide, mask, D, eps, HAS_SCALE)
+    tl.store(grad_x + (batch * D + row) * T + step, pull.to(grad_x.dtype.element_ty), mask=mask)
+    if SUMS:
+        part = sums + tl.program_id(0).to(tl.int64) * 2 * D + channel
+        tl.store(part, to_scale, mask=wide)
+        tl.store(part + D, to_shift, mask=wide)
+
+
+def _blocks(dim: int) -> dict[str, int]:
+    """The sizes of tiles: channels and steps at a time, and warps."""
+    channels = max(16, triton.next_power_of_2(dim))
+    steps = min(_MOST_STEPS, max(_STEPS, _ELEMENTS // channels))
+    return {"BD": channels, "BT": steps, "num_warps": min(16, max(4, channels * steps // 1024))}
+
+
+def forward(x: Tensor, scale: Tensor | None, shift: Tensor | None, eps: float) -> Tensor:
+    batch, time, dim = x.shape
+    signal, y = _triton.time_last(x), _triton.empty_time_last(batch, time, dim, x)
+    if x.numel():
+        blocks = _blocks(dim)
+        tiles = triton.cdiv(time, blocks["BT"])
+        _layer_norm[(batch * tiles,)](
+            signal, _triton.dense(scale), _triton.dense(shift), y, time, dim, tiles, *signal.stride()[:2], eps,
+            HAS_SCALE=scale is not None, HAS_SHIFT=shift is not None, **blocks,
+        )  # fmt: skip
+    return _triton.time_first(y)
+
+
+def backward(grad: Tensor, x: Tensor, scale: Tensor | None, sums: bool, eps: float) -> tuple[Tensor, Tensor]:
+    batch, time, dim = x.shape
+    pull, signal = _triton.time_last(grad), _triton.time_last(x)
+    grad_x = _triton.empty_time_last(batch, time, dim, x)
+    if not x.numel():
+        return _triton.time_first(grad_x), torch.zeros(2 if sums else 0, dim, dtype=torch.float32, device=x.device)
+    blocks = _blocks(dim)
+    tiles = triton.cdiv(time, blocks["BT"])
+    parts = torch.empty(batch, tiles, 2 if sums else 0, dim, dtype=torch.float32, device=x.device)
+    _layer_norm_backward[(batch * tiles,)](
+        pull, signal, _triton.dense(scale), grad_x, parts, time, dim, tiles, *pull.stride()[:2], *signal.stride()[:2],
+        eps, HAS_SCALE=scale is not None, SUMS=sums, **blocks,
+    )  # fmt: skip
+    return _triton.time_first(grad_x), _triton.sum_parts(_triton.sum_parts(parts))
