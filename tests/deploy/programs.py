@@ -80,6 +80,7 @@ def configs(draw: st.DrawFn) -> ModelConfig:
         mlp=mlp,
         norm=some("post", "pre", "none"),
         branch_norms=out_of(*norms),
+        activations=out_of(*[name for name in norms if name != "mlp"], "head"),
         skips=skips,
         readout=some(*READOUTS),
     )

@@ -1,10 +1,12 @@
 """One layer: convolution -> recurrence -> MLP, with the skips and norms of its configuration."""
 
+import dataclasses
 import importlib
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from helpers import (
     PRESETS,
@@ -84,6 +86,30 @@ def test_a_branch_norm_brings_the_branch_to_zero_mean_and_unit_variance(x, branc
     assert_close(y.var(-1, unbiased=False)[:, 4:], torch.ones(2, 8, dtype=y.dtype), 1e-2)
     plain = run(block_of(preset, mlp="none", norm="none", skips=()), x)
     assert plain.mean(-1).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(("branch", "preset"), [("conv", "dcls"), ("conv", "tcn"), ("recurrence", "mingru")])
+@pytest.mark.parametrize("skips", [(), ("conv", "recurrence")])
+def test_an_activation_stands_after_its_branch_and_before_its_skip(x, branch, preset, skips):
+    fields = {"mlp": "none", "norm": "none", "skips": skips}
+    active, plain = block_of(preset, **fields, activations=(branch,)), block_of(preset, **fields)
+    plain.load_state_dict(active.state_dict())
+    branch_alone = run(plain, x) - x if skips else run(plain, x)
+    expected = F.gelu(branch_alone, approximate="tanh")
+    assert_close(run(active, x), x + expected if skips else expected, 1e-12)
+
+
+@pytest.mark.parametrize("readout", ["every", "last", "mean", "sum"])
+def test_an_activation_before_the_head_is_that_of_every_step(readout):
+    config = small("mgrade", activations=("head",), readout=readout, outputs=6)
+    model, plain = model_of(config), model_of(dataclasses.replace(config, activations=(), readout="every"))
+    plain.load_state_dict(model.state_dict())
+    nn.init.eye_(plain.readout.head.weight)
+    nn.init.zeros_(plain.readout.head.bias)
+    x = random_input(config, 2, 9)
+    steps = model.readout.head(F.gelu(plain(x)[0], approximate="tanh"))
+    pooled = {"every": steps, "last": steps[:, -1], "mean": steps.mean(1), "sum": steps.sum(1)}
+    assert_close(model(x)[0], pooled[readout], 1e-12)
 
 
 def test_a_norm_before_the_mlp_makes_it_blind_to_scale(x):

@@ -23,6 +23,7 @@ BAD = {
     "dropout": [-0.1, 1, 1.5, NAN, "0", None, True],
     "gate_bias": ["ajar", NAN, INF, None, True, [0]],
     "branch_norms": ["conv", ("other",), ("conv", "conv"), None, 1, ("layer",), (["conv"],)],
+    "activations": ["conv", ("other",), ("head", "head"), None, 1, ("mlp",), (["conv"],)],
     "skips": ["conv", ("other",), ("mlp", "mlp"), None, 1, (1,), (["conv"],)],
     "ring": [(0.5,), (0.5, 0.5), (0.9, 0.1), (-0.1, 0.5), (0.1, 1.0), (0.1, NAN), ("a", "b"), (0, 0.5, 0.9), 0.5, None],
     "dilation": [0, -1, 1.5, "2", True, (1,), (1, 2, 3), (1, 0), (1, 1.5), (1, None), ()],

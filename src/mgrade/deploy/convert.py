@@ -90,6 +90,8 @@ class _Builder:
     def _join(self, block: Block, name: str, value: int, branch: int) -> int:
         if name in block.branch_norms:
             branch = self.norm(block.branch_norms[name], branch)
+        if name in block.activations:
+            branch = self.add("gelu", [branch])
         return self.add("add", [value, branch]) if name in block.skips else branch
 
     def _convolution(self, conv: nn.Module, value: int, snap: bool) -> int:
@@ -132,6 +134,8 @@ class _Builder:
         """The head at every step; a pooled readout pools what the head gives, which is the same and smaller."""
         head = model.readout.head
         assert isinstance(head, nn.Linear)
+        if model.readout.active:
+            value = self.add("gelu", [value])
         value = self.linear(head, value)
         if model.config.readout in ("mean", "sum"):
             self.add(model.config.readout, [value])

@@ -71,7 +71,7 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int):
         super().__init__()
-        self.skips, self.norm_at = config.skips, config.norm
+        self.skips, self.norm_at, self.activations = config.skips, config.norm, config.activations
         self.conv = convolution(config, layer)
         self.recurrence = recurrence(config)
         self.projection = linear_layer(config.hidden, config.dim) if self._projects(config) else None
@@ -158,7 +158,8 @@ class Block(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """A convolution or recurrence with its skip, at once where nothing stands between."""
         projection = self.projection if name == "recurrence" else None
-        at_once = name in self.skips and name not in self.branch_norms and not self._drops()
+        direct = name not in self.branch_norms and name not in self.activations
+        at_once = direct and name in self.skips and not self._drops()
         if at_once and projection is None:
             return mixer(x, state, reset, lengths, skip=True)
         branch, state = mixer(x, state, reset, lengths)
@@ -166,7 +167,10 @@ class Block(nn.Module):
             if at_once:
                 return projection(branch, x), state
             branch = projection(branch)
-        return self._join(name, x, self._normed(name, branch)), state
+        branch = self._normed(name, branch)
+        if name in self.activations:
+            branch = F.gelu(branch, approximate="tanh")
+        return self._join(name, x, branch), state
 
     def _drops(self) -> bool:
         return self.training and self.dropout > 0
@@ -217,6 +221,7 @@ def _is_plain(config: ModelConfig) -> bool:
         and (config.conv == "none" or "conv" in config.skips)
         and "layer" not in config.skips
         and not config.branch_norms
+        and not {"conv", "recurrence"} & set(config.activations)
         and config.norm in ("none", "post")
     )
 

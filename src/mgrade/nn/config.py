@@ -21,6 +21,7 @@ CHOICES = {
 GATE_BIASES = ("zero", "open", "closed", "uniform")
 SKIPS = ("conv", "recurrence", "mlp", "layer")
 BRANCH_NORMS = ("conv", "recurrence", "mlp")
+ACTIVATIONS = ("conv", "recurrence", "head")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,8 @@ class ModelConfig:
     """Layer norm at the end of a layer (`post`), at its start (`pre`), or `none`."""
     branch_norms: tuple[str, ...] = ()
     """Further norms: after the `conv` and `recurrence` branches, before the `mlp`."""
+    activations: tuple[str, ...] = ()
+    """Further GELUs: after the `conv` and `recurrence` branches, before the `head`."""
     skips: tuple[str, ...] = ("conv", "recurrence", "mlp")
     """What has a skip connection around it: `conv`, `recurrence`, `mlp`, or the whole `layer`."""
     dropout: float = 0.0
@@ -99,7 +102,7 @@ class ModelConfig:
     """Two documents per example (rows b and b + B of a batch of 2B) and a head that compares them."""
 
     def __post_init__(self) -> None:
-        for name in ("branch_norms", "skips", "ring", "dilation"):
+        for name in ("branch_norms", "activations", "skips", "ring", "dilation"):
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         self._check_fields()
@@ -125,7 +128,7 @@ class ModelConfig:
                 )
         else:
             _number("gate_bias", self.gate_bias)
-        for name, choices in (("branch_norms", BRANCH_NORMS), ("skips", SKIPS)):
+        for name, choices in (("branch_norms", BRANCH_NORMS), ("activations", ACTIVATIONS), ("skips", SKIPS)):
             given = getattr(self, name)
             known = isinstance(given, tuple) and all(isinstance(name, str) and name in choices for name in given)
             if not known or len(set(given)) != len(given):
@@ -144,9 +147,10 @@ class ModelConfig:
             raise ValueError(f"expansion must leave at least one hidden unit, got {self.expansion} of dim {self.dim}")
         if self.conv == "none" and self.recurrence == "none" and self.mlp == "none":
             raise ValueError("conv, recurrence and mlp cannot all be 'none'")
-        for branch in self.branch_norms:
-            if getattr(self, branch) == "none":
-                raise ValueError(f"branch_norms names {branch!r}, but {branch} is 'none'")
+        for name in ("branch_norms", "activations"):
+            for branch in getattr(self, name):
+                if getattr(self, branch, "") == "none":
+                    raise ValueError(f"{name} names {branch!r}, but {branch} is 'none'")
         if self.pair and self.readout == "every":
             raise ValueError("pair needs a pooled readout: last, mean or sum, got readout 'every'")
         if self.inner != self.dim:

@@ -25,7 +25,7 @@ class PairHead(nn.Module):
 
 
 class Readout(nn.Module):
-    """A linear head, and what it reads: each step's features, the last, or their running sum or mean.
+    """A linear head, and what it reads: each step's features (or GELU of them), the last, or their running sum or mean.
 
     The head is linear, so the mean of the outputs is the head of the mean features: `total` (batch, dim) and
     `steps` (batch) are all that streaming needs to remember. After a restart they begin anew.
@@ -33,7 +33,7 @@ class Readout(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.kind = config.readout
+        self.kind, self.active = config.readout, "head" in config.activations
         head = PairHead if config.pair else linear_layer
         self.head = head(config.dim, config.outputs)
         self.dim = config.dim
@@ -46,6 +46,8 @@ class Readout(nn.Module):
         lengths: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x (batch, time, dim) -> outputs (batch, time, outputs) or (batch, outputs), and the pooled state."""
+        if self.active:
+            x = F.gelu(x, approximate="tanh")
         if self.kind == "every":
             return self.head(x), state
         total, steps = state
