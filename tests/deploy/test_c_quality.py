@@ -90,7 +90,7 @@ def test_a_program_in_c_plus_plus_can_call_it(tmp_path, kind):
         }""")
     run(tmp_path, "gcc", *C99, "-c", "model.c")
     run(tmp_path, "g++", "-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "main.cpp", "model.o", "-o", "main")
-    run(tmp_path, "./main")
+    assert run(tmp_path, "./main").returncode == 0
 
 
 def test_two_models_live_in_one_program(tmp_path):
@@ -104,7 +104,7 @@ def test_two_models_live_in_one_program(tmp_path):
         static one_state a; static two_state b; static three_state c;
         int main(void) { one_init(&a); two_init(&b); three_init(&c); return 0; }""")
     run(tmp_path, "gcc", *C99, "main.c", "one.c", "two.c", "three.c", "-o", "main")
-    run(tmp_path, "./main")
+    assert run(tmp_path, "./main").returncode == 0
 
 
 @every_kind

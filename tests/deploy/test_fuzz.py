@@ -31,7 +31,7 @@ VALUES = [
 ]
 
 
-def judge(data):
+def assert_sound(data):
     """Refused in one line of decent length, or a program that runs."""
     try:
         program = parse_program(data)
@@ -51,7 +51,7 @@ def judge(data):
 
 @every_file
 def test_what_is_not_altered_is_a_program(data):
-    assert judge(data) is not None
+    assert assert_sound(data) is not None
 
 
 @every_file
@@ -62,7 +62,7 @@ def test_bytes_that_flipped(data, at, value, more):
     damaged[int(at * len(data))] ^= value
     for place in more:
         damaged[place % len(data)] ^= value
-    judge(bytes(damaged))
+    assert_sound(bytes(damaged))
 
 
 @every_file
@@ -70,7 +70,7 @@ def test_bytes_that_flipped(data, at, value, more):
 @settings(max_examples=50)
 def test_a_header_of_another_length(data, bit, number, direct):
     length = number if direct else int.from_bytes(data[:8], "little") ^ (1 << bit)
-    assert judge(length.to_bytes(8, "little") + data[8:]) is None or length == int.from_bytes(data[:8], "little")
+    assert assert_sound(length.to_bytes(8, "little") + data[8:]) is None or length == int.from_bytes(data[:8], "little")
 
 
 @every_file
@@ -78,7 +78,7 @@ def test_a_header_of_another_length(data, bit, number, direct):
 @example(share=0.0)
 @settings(max_examples=50)
 def test_files_that_end_early(data, share):
-    assert judge(data[: int(share * len(data))]) is None
+    assert assert_sound(data[: int(share * len(data))]) is None
 
 
 @every_file
@@ -86,7 +86,7 @@ def test_files_that_end_early(data, share):
 @settings(max_examples=100)
 def test_bytes_too_many(data, share, piece, again):
     at = int(share * len(data))
-    judge(data[:at] + (data[at : at + 40] if again else piece) + data[at:])
+    assert_sound(data[:at] + (data[at : at + 40] if again else piece) + data[at:])
 
 
 def places(node, path=()):
@@ -131,7 +131,7 @@ def test_descriptions_that_somebody_altered(data, pick, times):
         text = json.dumps(description)
         header["__metadata__"]["program"] = text.replace(json.dumps(HUGE), "9" * 5000)
 
-    judge(edit(data, change))
+    assert_sound(edit(data, change))
 
 
 @every_file
@@ -165,7 +165,7 @@ def test_arrays_that_somebody_altered(data, pick, times):
             del header[name]
         header.update(arrays)
 
-    judge(edit(data, change))
+    assert_sound(edit(data, change))
 
 
 @every_file
@@ -182,7 +182,7 @@ def test_numbers_that_are_anything(data, seed, name):
     rng = np.random.default_rng(seed)
     for first, last in spans:
         damaged[begin + first : begin + last] = rng.bytes(last - first)
-    judge(bytes(damaged))
+    assert_sound(bytes(damaged))
 
 
 def test_a_long_list_of_operations_is_refused_before_anything_is_done_with_it():

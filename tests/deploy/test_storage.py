@@ -18,7 +18,7 @@ def make(precision="float32", preset="mgrade", **fields):
     return program if precision == "float32" else integer(program, precision)
 
 
-def refused(data, message):
+def assert_refused(data, message):
     """One line that says what is wrong."""
     with pytest.raises(ValueError, match=message) as caught:
         parse_program(data)
@@ -87,23 +87,25 @@ def test_a_file_that_is_no_program_is_refused_by_its_path(tmp_path, what):
 
 
 def test_arrays_without_a_description_are_refused():
-    refused(safetensors.numpy.save({"0.weight": np.zeros(3)}), "format must be 'mgrade-program', got None")
+    assert_refused(safetensors.numpy.save({"0.weight": np.zeros(3)}), "format must be 'mgrade-program', got None")
 
 
 def test_metadata_of_null_is_none():
-    refused(
+    assert_refused(
         edited(make(), lambda header, _: header.update(__metadata__=None)), "format must be 'mgrade-program', got None"
     )
 
 
 @pytest.mark.parametrize("version", ["0", "1", "2.0", ""])
 def test_another_version_is_refused(version):
-    refused(edited(make(), lambda header, _: header["__metadata__"].update(version=version)), "version must be 2, got")
+    assert_refused(
+        edited(make(), lambda header, _: header["__metadata__"].update(version=version)), "version must be 2, got"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "{", "nothing", "[" * 100_000, '{"a": ' + "9" * 5000 + "}"])
 def test_a_description_that_is_not_json_is_refused(text):
-    refused(edited(make(), lambda header, _: header["__metadata__"].update(program=text)), "program is not JSON")
+    assert_refused(edited(make(), lambda header, _: header["__metadata__"].update(program=text)), "program is not JSON")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_a_description_that_is_not_json_is_refused(text):
     ],
 )
 def test_an_altered_description_is_refused(change, message):
-    refused(edited(make(), lambda _, description: change(description)), message)
+    assert_refused(edited(make(), lambda _, description: change(description)), message)
 
 
 @pytest.mark.parametrize("eps", [0.0, -1e-5, 1, True, None, "1e-5", [1e-5], float("nan"), float("inf"), 1e-13])
@@ -141,7 +143,7 @@ def test_a_norm_divides_by_something(eps):
         (norm, *_) = (op for op in description["ops"] if op["kind"] == "norm")
         norm["numbers"]["eps"] = eps
 
-    refused(edited(make(), change), "eps must be a number, 1e-12 to 1.0, got")
+    assert_refused(edited(make(), change), "eps must be a number, 1e-12 to 1.0, got")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_a_norm_divides_by_something(eps):
     ],
 )
 def test_arrays_have_the_names_they_need(old, new, message):
-    refused(edited(make(), lambda header, _: header.update({new: header.pop(old)})), message)
+    assert_refused(edited(make(), lambda header, _: header.update({new: header.pop(old)})), message)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_arrays_have_the_shape_and_the_dtype_they_need(change, message):
         assert header["0.weight"]["shape"] == [6, 3]
         header["0.weight"].update(change)
 
-    refused(edited(make(), first), message)
+    assert_refused(edited(make(), first), message)
 
 
 @pytest.mark.parametrize("dtype", ["BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "F6_E2M3", "C64", "BOOL", "U64"])
@@ -202,4 +204,4 @@ def test_weights_are_finite(value):
     edit(bytes(data), lambda header, _: places.append(header["0.bias"]["data_offsets"][0]))
     begin = 8 + int.from_bytes(data[:8], "little") + places[0]
     data[begin : begin + 4] = np.float32(value).tobytes()
-    refused(bytes(data), r"ops\[0\] \(linear\): bias must be finite")
+    assert_refused(bytes(data), r"ops\[0\] \(linear\): bias must be finite")

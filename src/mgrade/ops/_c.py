@@ -13,8 +13,9 @@ from mgrade._library import load_library
 
 # Below this many multiply-adds a second thread costs more than it brings.
 PARALLEL_FROM = 1 << 15
-# Columns of a panel of a matrix, and rows that go through a layer together: as in product.h.
+# Columns of a panel of a matrix, as in product.h.
 PANEL = 16
+# Rows that go through a layer together, and are worth a group of their own.
 ROWS = 96
 # Groups of rows whose sums are kept apart, at most: the same whatever the number of threads.
 PARTS = 16
@@ -31,8 +32,8 @@ _SIGNATURES = {
     "delay_kernel_backward": "ppppp nnn rr",
     "product": "pppp nnn t",
     "outer": "ppp nnnn t",
-    "feedforward_forward": "pppppppp nnnn t",
-    "feedforward_backward": "pppppppp nnnn t",
+    "feedforward_forward": "pppppppp nnnnn t",
+    "feedforward_backward": "pppppppp nnnnn t",
     "fir_forward": "ppppp nnnnn nn t",
     "fir_backward": "pppppppp n nnnnn nnnn t",
     "layer_step": "pppppppppppp pppp nnnnnn r",

@@ -1,5 +1,5 @@
 /* z = x + output @ gelu(input @ x + input_bias) + output_bias over rows of D channels, inside of which there are W.
- * ROWS rows at a time go through all of it in the cache. Included after product.h. */
+ * `block` rows at a time go through all of it in the cache. Included after product.h. */
 
 INLINE REAL NAME(gelu_pair)(REAL u, REAL *slope) { /* in its sigmoid form */
     const REAL scale = (REAL)1.5957691216057308, cubic = (REAL)0.044715;
@@ -34,17 +34,17 @@ CLONES static void NAME(add_rows)(const REAL *x, REAL *total, int64_t rows, int6
         SIMD for (int64_t i = 0; i < D; i++) total[i] += x[i];
 }
 
-/* `input` and `output` in panels of their transposes; u (R, W) is kept for the gradient; scratch (parts, ROWS, W). */
+/* `input` and `output` in panels of their transposes; u (R, W) is kept for the gradient; scratch (parts, block, W). */
 EXPORT void NAME(mgrade_feedforward_forward)(const REAL *x, const REAL *input, const REAL *input_bias,
                                              const REAL *output, const REAL *output_bias, REAL *u, REAL *z,
-                                             REAL *scratch, int64_t parts, int64_t R, int64_t D, int64_t W,
-                                             int threads) {
+                                             REAL *scratch, int64_t parts, int64_t block, int64_t R, int64_t D,
+                                             int64_t W, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
     for (int64_t part = 0; part < parts; part++) {
-        REAL *active = scratch + part * ROWS * W;
+        REAL *active = scratch + part * block * W;
         const int64_t end = NAME(part_begin)(part + 1, parts, R);
-        for (int64_t row = NAME(part_begin)(part, parts, R); row < end; row += ROWS) {
-            const int64_t rows = MIN(ROWS, end - row);
+        for (int64_t row = NAME(part_begin)(part, parts, R); row < end; row += block) {
+            const int64_t rows = MIN(block, end - row);
             NAME(product_rows)(x + row * D, input, 0, input_bias, u + row * W, rows, D, W);
             NAME(gelu_forward)(u + row * W, active, rows * W);
             NAME(product_rows)(active, output, x + row * D, output_bias, z + row * D, rows, W, D);
@@ -53,18 +53,19 @@ EXPORT void NAME(mgrade_feedforward_forward)(const REAL *x, const REAL *input, c
 }
 
 /* `input` and `output` in panels. Per part, zero on entry: the gradients of input, input_bias, output, output_bias, one
- * after the other; scratch (parts, 2, ROWS, W). */
+ * after the other; scratch (parts, 2, block, W). */
 EXPORT void NAME(mgrade_feedforward_backward)(const REAL *grad, const REAL *x, const REAL *u, const REAL *input,
                                               const REAL *output, REAL *grad_x, REAL *sums, REAL *scratch,
-                                              int64_t parts, int64_t R, int64_t D, int64_t W, int threads) {
+                                              int64_t parts, int64_t block, int64_t R, int64_t D, int64_t W,
+                                              int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
     for (int64_t part = 0; part < parts; part++) {
-        REAL *active = scratch + part * 2 * ROWS * W, *grad_u = active + ROWS * W;
+        REAL *active = scratch + part * 2 * block * W, *grad_u = active + block * W;
         REAL *to_input = sums + part * (2 * D * W + W + D), *to_input_bias = to_input + W * D;
         REAL *to_output = to_input_bias + W, *to_output_bias = to_output + D * W;
         const int64_t end = NAME(part_begin)(part + 1, parts, R);
-        for (int64_t row = NAME(part_begin)(part, parts, R); row < end; row += ROWS) {
-            const int64_t rows = MIN(ROWS, end - row);
+        for (int64_t row = NAME(part_begin)(part, parts, R); row < end; row += block) {
+            const int64_t rows = MIN(block, end - row);
             const REAL *pull = grad + row * D;
             NAME(product_rows)(pull, output, 0, 0, grad_u, rows, D, W);
             NAME(gelu_backward)(u + row * W, grad_u, active, to_input_bias, rows, W);
@@ -75,5 +76,3 @@ EXPORT void NAME(mgrade_feedforward_backward)(const REAL *grad, const REAL *x, c
         }
     }
 }
-
-#undef ROWS

@@ -100,4 +100,5 @@ EXPORT void NAME(mgrade_outer)(const REAL *a, const REAL *b, REAL *sum, int64_t 
 
 #undef BLOCK
 #undef TILE
+#undef ROWS
 #undef WITH_CONSTANT

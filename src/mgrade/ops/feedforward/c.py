@@ -16,7 +16,7 @@ def forward(x: Tensor, input: Tensor, input_bias: Tensor, output: Tensor, output
     _c.call(
         "feedforward_forward",
         x.dtype,
-        *(x.contiguous(), *weights, u, z, torch.empty(sizes[0], _c.ROWS, inner, dtype=x.dtype)),
+        *(x.contiguous(), *weights, u, z, torch.empty(*sizes[:2], inner, dtype=x.dtype)),
         *sizes,
     )
     return z, u
@@ -31,12 +31,13 @@ def backward(grad: Tensor, x: Tensor, u: Tensor, input: Tensor, output: Tensor) 
         "feedforward_backward",
         x.dtype,
         *(grad.contiguous(), x.contiguous(), u.contiguous(), _c.panels(input), _c.panels(output)),
-        *(to_x, sums, torch.empty(sizes[0], 2, _c.ROWS, inner, dtype=x.dtype)),
+        *(to_x, sums, torch.empty(sizes[0], 2, sizes[1], inner, dtype=x.dtype)),
         *sizes,
     )
     return to_x, sums.sum(0)
 
 
 def _sizes(x: Tensor, inner: int) -> tuple[int, ...]:
+    """Groups of rows, rows at a time, rows in all, channels outside and inside, threads."""
     batch, time, dim = x.shape
-    return _c.parts(batch * time), batch * time, dim, inner, _c.threads(2 * x.numel() * inner)
+    return _c.parts(batch * time), _c.ROWS, batch * time, dim, inner, _c.threads(2 * x.numel() * inner)

@@ -33,36 +33,28 @@ def glu(x: Tensor, value: Tensor, value_bias: Tensor, gate: Tensor, gate_bias: T
 
 
 @torch.library.impl("mgrade::glu", "default")
-def _forward(
-    x: Tensor, value: Tensor, value_bias: Tensor, gate: Tensor, gate_bias: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _forward(x: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The outputs, and what the gradient needs: gelu(x), and value and gate before their biases, side by side."""
     from mgrade.ops.glu import triton
 
-    return triton.forward(x, torch.cat([value, gate]), torch.cat([value_bias, gate_bias]))
+    return triton.forward(x, *_stacked(*parameters))
 
 
 @torch.library.impl("mgrade::glu_backward", "default")
-def _backward(
-    grad: Tensor,
-    x: Tensor,
-    active: Tensor,
-    pair: Tensor,
-    value: Tensor,
-    value_bias: Tensor,
-    gate: Tensor,
-    gate_bias: Tensor,
-) -> tuple[Tensor, Tensor]:
+def _backward(grad: Tensor, x: Tensor, active: Tensor, pair: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient of x, and those of value, gate, value_bias and gate_bias, flat."""
     from mgrade.ops.glu import triton
 
-    return triton.backward(grad, x, active, pair, torch.cat([value, gate]), torch.cat([value_bias, gate_bias]))
+    return triton.backward(grad, x, active, pair, *_stacked(*parameters))
+
+
+def _stacked(value: Tensor, value_bias: Tensor, gate: Tensor, gate_bias: Tensor) -> tuple[Tensor, Tensor]:
+    """The weight and the bias of both layers as one."""
+    return torch.cat([value, gate]), torch.cat([value_bias, gate_bias])
 
 
 @torch.library.register_fake("mgrade::glu")
-def _fake_forward(
-    x: Tensor, value: Tensor, value_bias: Tensor, gate: Tensor, gate_bias: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _fake_forward(x: Tensor, value: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     one, outputs = x.new_empty(1, 1, 1), value.shape[0]
     y, pair = (like_result(one.expand(*x.shape[:2], width), "triton") for width in (outputs, 2 * outputs))
     return y, like_result(x, "triton"), pair
@@ -70,14 +62,7 @@ def _fake_forward(
 
 @torch.library.register_fake("mgrade::glu_backward")
 def _fake_backward(
-    grad: Tensor,
-    x: Tensor,
-    active: Tensor,
-    pair: Tensor,
-    value: Tensor,
-    value_bias: Tensor,
-    gate: Tensor,
-    gate_bias: Tensor,
+    grad: Tensor, x: Tensor, active: Tensor, pair: Tensor, value: Tensor, *_: Tensor
 ) -> tuple[Tensor, Tensor]:
     return like_result(x, "triton"), value.new_empty(2 * (value.numel() + value.shape[0]))
 
