@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 from mgrade.deploy import Op, Program
 
-TABLE = [round(2**24 / (1 + math.exp(max(k / 32, k / 16 - 4)))) for k in range(321)]
+TABLE = [round(2**24 / (1 + math.exp(k / 8))) for k in range(130)]
 
 
 def R(x: int, n: int) -> int:  # noqa: N802
@@ -31,9 +32,9 @@ def B(x: int) -> int:  # noqa: N802
 
 def sigmoid(x: int, exponent: int) -> int:
     u = C(R(x, exponent - 11))
-    p = min(2 * abs(u), abs(u) + 8192)
-    k = p >> 7
-    low = TABLE[k] + R((TABLE[k + 1] - TABLE[k]) * (p - 128 * k), 7)
+    k, r = divmod(abs(u), 256)
+    slope = TABLE[k + 1] - TABLE[k]
+    low = TABLE[k] + R(slope * r - ((TABLE[k + 2] - TABLE[k + 1] - slope) * r * (256 - r) >> 9), 8)
     return low if u < 0 else (1 << 24) - low
 
 
@@ -85,12 +86,12 @@ class Scalar:
         half = 1 << (int(self.program.precision[3:]) - 1)
         return within(x, -half, half - 1)
 
-    def rescaled(self, op: Op, total: float, multiplier: int, down: str = "down") -> Any:
+    def rescaled(self, op: Op, total: float, multiplier: int | Fraction, down: str = "down") -> Any:
         """S(R(multiplier total, down)) of whole numbers, that fit in 32 bits before; others as they are."""
         if not self.program.integer:
             return total
         assert -(1 << 31) <= total < 1 << 31, f"{total} leaves 32 bits"
-        return self.S(R(multiplier * int(total), int(op.numbers[down])))
+        return self.S(R(int(32 * multiplier) * int(total), int(op.numbers[down]) + 5))
 
     def before(self, lag: int, channel: int) -> Any:
         """An input of so many steps ago."""
@@ -100,18 +101,23 @@ class Scalar:
     def multipliers(self, arrays: dict[str, Any], name: str = "multiplier") -> list[int]:
         return arrays[name] if self.program.integer else [1] * self.width
 
+    def byte_multipliers(self, arrays: dict[str, Any]) -> list[Any]:
+        """Multipliers of one byte."""
+        kept = self.multipliers(arrays)
+        return [Fraction((16 + m % 16) * 2 ** (m >> 4), 32) for m in kept] if self.program.integer else kept
+
     def linear(self, op: Op, arrays: dict[str, Any], x: list[Any]) -> list[Any]:
         up = 1 << int(op.numbers["bias_up"]) if self.program.integer else 1
-        rows = zip(arrays["weight"], arrays["bias"], self.multipliers(arrays), strict=True)
+        rows = zip(arrays["weight"], arrays["bias"], self.byte_multipliers(arrays), strict=True)
         return [self.rescaled(op, sum(w * v for w, v in zip(row, x, strict=True)) + b * up, m) for row, b, m in rows]
 
     def embed(self, op: Op, arrays: dict[str, Any], token: int) -> list[Any]:
         up = 128 if self.program.integer else 1
-        row = zip(arrays["table"][token], self.multipliers(arrays), strict=True)
+        row = zip(arrays["table"][token], self.byte_multipliers(arrays), strict=True)
         return [self.rescaled(op, value * up, m) for value, m in row]
 
     def taps(self, op: Op, arrays: dict[str, Any], x: list[Any]) -> list[Any]:
-        rows = zip(arrays["weight"], arrays["lag"], self.multipliers(arrays), strict=True)
+        rows = zip(arrays["weight"], arrays["lag"], self.byte_multipliers(arrays), strict=True)
         return [
             self.rescaled(op, sum(w * self.before(lag, c) for w, lag in zip(weight, lags, strict=True)), m)
             for c, (weight, lags, m) in enumerate(rows)
@@ -121,7 +127,7 @@ class Scalar:
         rows = list(zip(arrays["weight"], arrays["lag"], strict=True))
         return [
             self.rescaled(op, sum(weight[c] * self.before(lag, c) for weight, lag in rows), m)
-            for c, m in enumerate(self.multipliers(arrays))
+            for c, m in enumerate(self.byte_multipliers(arrays))
         ]
 
     def taps_token(self, op: Op, arrays: dict[str, Any], token: int) -> list[Any]:

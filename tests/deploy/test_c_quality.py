@@ -225,14 +225,14 @@ def test_the_largest_whole_numbers_do_no_harm(tmp_path, preset, precision):
 def test_sums_of_as_many_terms_as_allowed_fit_in_32_bits(tmp_path):
     """512 products of the largest weight and the largest value, over which nothing may run."""
     n, bias = 512, np.full(1, 511, np.int16)
-    arrays = {"weight": np.full((1, n), 127, np.int8), "bias": bias, "multiplier": np.full(1, 32767, np.int16)}
+    arrays = {"weight": np.full((1, n), 127, np.int8), "bias": bias, "multiplier": np.full(1, 255, np.uint8)}
     up = 15
     assert 511 << up <= (1 << 31) - 1 - 127 * 32768 * n < 513 << up
     linear = Op("linear", (0,), arrays, {"down": 17, "bias_up": up})
     norm = Op("norm", (0,), {"scale": np.full(n, 32767, np.int16), "shift": np.full(n, 32767, np.int16)})
     norm = Op("norm", (0,), norm.arrays, {"epsilon": 1 << 56, "scale_shift": 1})
     taps = {"weight": np.full((n, 512), -127, np.int8), "lag": np.tile(np.arange(512, dtype=np.uint16), (n, 1))}
-    delays = Op("taps", (2,), {**taps, "multiplier": np.full(n, 32767, np.int16)}, {"down": 17})
+    delays = Op("taps", (2,), {**taps, "multiplier": np.full(n, 255, np.uint8)}, {"down": 17})
     program = Program(n, False, (linear, norm, delays), "int16", (0, 0, 0, 0))
     x = extremes(program, 24)
     assert_as_interpreted(program, sanitised(tmp_path, program, x), Interpreter(program).run(x[None])[0])

@@ -78,9 +78,15 @@ def whole(kind, arrays=None, exponents=(0, 0), inputs=2, **numbers):
 
 
 def small_linear(**changes):
-    dtypes = {"weight": np.int8, "bias": np.int16, "multiplier": np.int16}
+    dtypes = {"weight": np.int8, "bias": np.int16, "multiplier": np.uint8}
     arrays = {"weight": [[1, 1]], "bias": [0], "multiplier": [1], **changes}
     return {name: np.array(array, dtypes[name]) for name, array in arrays.items()}
+
+
+def small_taps_input(**changes):
+    dtypes = {"lag": np.uint16, "multiplier": np.int16, "mix_multiplier": np.int16}
+    arrays = {"weight": [[1]], "lag": [[0]], "mix": [[1, 1]], "bias": [1], "multiplier": [1], "mix_multiplier": [1]}
+    return {name: np.array(array, dtypes.get(name, np.int8)) for name, array in {**arrays, **changes}.items()}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +110,7 @@ def small_linear(**changes):
             "weight must be -127 to 127, got -128",
         ),
         (
-            lambda: whole("linear", small_linear(multiplier=[-1]), down=30, bias_up=0),
+            lambda: whole("taps_input", small_taps_input(multiplier=[-1]), one=1, down=30, mix_down=30),
             "multiplier must not be negative, got -1",
         ),
         (lambda: whole("linear", small_linear(), down=16, bias_up=0), "down must be whole, 17 to 46, got 16"),
@@ -131,15 +137,7 @@ def small_linear(**changes):
         (
             lambda: whole(
                 "taps_input",
-                {
-                    **{name: np.ones((1, 1), np.int8) for name in ("weight",)},
-                    **{
-                        "lag": np.zeros((1, 1), np.uint16),
-                        "mix": np.ones((1, 512), np.int8),
-                        "bias": np.ones(1, np.int8),
-                    },
-                    **{name: np.ones(1, np.int16) for name in ("multiplier", "mix_multiplier")},
-                },
+                small_taps_input(mix=np.ones((1, 512))),
                 inputs=512,
                 **{"one": 1, "down": 30, "mix_down": 30},
             ),

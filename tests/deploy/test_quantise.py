@@ -51,9 +51,14 @@ def _shifted(x, bits):
 
 @given(total=ints(31), multiplier=st.integers(0, 32767), down=st.integers(17, 46), bits=st.sampled_from([8, 16]))
 def test_rescaling_rounds_once(total, multiplier, down, bits):
-    exact = (total * multiplier + (1 << (down - 1))) // (1 << down)
-    held = min(max(exact, -(1 << (bits - 1))), (1 << (bits - 1)) - 1)
-    assert whole.rescale(array(total), np.array([multiplier], np.int16), down, bits) == held
+    byte = multiplier % 256
+    for factor, fraction, kept in (
+        (multiplier, down, np.array([multiplier], np.int16)),
+        ((16 + byte % 16) * 2 ** (byte // 16), down + 5, np.array([byte], np.uint8)),
+    ):
+        exact = (total * factor + (1 << (fraction - 1))) // (1 << fraction)
+        held = min(max(exact, -(1 << (bits - 1))), (1 << (bits - 1)) - 1)
+        assert whole.rescale(array(total), kept, down, bits) == held
 
 
 @pytest.mark.parametrize("exponent", [-5, 0, 8, 11, 14, 20])

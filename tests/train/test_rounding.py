@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from mgrade.deploy import calibrate, from_model, quantise
+from mgrade.deploy import Op, Program, calibrate, from_model, quantise
+from mgrade.deploy.arithmetic import byte_factor
 from mgrade.nn import Model, ModelConfig, load
 from mgrade.train import Run, Stopped, TrainingStep, launch, load_recipe
 from mgrade.train.rounding import matrices, rounded, rounded_weights
@@ -47,14 +48,36 @@ def test_a_saved_model_is_on_the_grid_of_int8_so_that_an_export_rounds_nothing(r
     launch(recipe(), seeds=[0], root=tmp_path)
     model = load(tmp_path / "runs/flipflop/mgrade/seed0/model")
     for name, weight in matrices(model):
-        torch.testing.assert_close(rounded(name, weight), weight, rtol=1e-5, atol=1e-7)
+        assert torch.equal(rounded(name, weight), weight)
     program = from_model(model, snap=True)
     whole = quantise(program, calibrate(program, [np.zeros((1, 4), np.int64)]))
     for exact, integer in zip(program.ops, whole.ops, strict=True):
         if exact.kind == "linear":
-            weight, q = exact.arrays["weight"], integer.arrays["weight"].astype(np.float64)
-            scale = np.abs(weight).max(1, keepdims=True) / 127
-            np.testing.assert_allclose(q * scale, weight, atol=1e-6)
+            weight = exact.arrays["weight"]
+            np.testing.assert_array_equal(weights_of(integer, torch.from_numpy(weight)), weight)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("spread", [0.0, 4.0], ids=["alike", "unlike"])
+def test_the_grid_is_that_of_an_export_and_what_is_on_it_stays(seed, spread):
+    torch.manual_seed(seed)
+    weight = torch.randn(300, 17) * torch.exp(spread * torch.randn(300, 1))
+    weight[7] = 0
+    once = rounded("weight", weight)
+    assert torch.equal(rounded("weight", once), once)
+    program = Program(17, False, (Op("linear", (0,), {"weight": once.numpy(), "bias": np.zeros(300, np.float32)}),))
+    op = quantise(program, calibrate(program, [np.ones((1, 1, 17))])).ops[0]
+    np.testing.assert_array_equal(weights_of(op, once), once.numpy())
+    needed = torch.maximum(weight.abs().amax(1, keepdim=True), weight.abs().max() / 2**14) / 127
+    assert ((once - weight).abs() <= needed).all()  # half of a scale that is at most twice what is needed
+
+
+def weights_of(op, weight):
+    """The matrix of an integer operation in the units of `weight`: a power of two times its own."""
+    products = op.arrays["weight"] * byte_factor(op.arrays["multiplier"])[:, None].astype(np.float32)
+    unit = np.abs(weight.numpy()).max() / np.abs(products).max()
+    assert np.log2(unit) % 1 == 0
+    return products * unit
 
 
 def test_a_run_stopped_before_or_after_snapping_resumes_to_the_same_weights(recipe, tmp_path, monkeypatch):

@@ -9,21 +9,20 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 
-GATE_BITS, TABLE_STEP, TABLE_BEND = 11, 7, 1 << 13
-"""Arguments of the sigmoid have 11 fraction bits. Its table has an entry every 2**6 of them up to 2**13, and every 2**7
-from there on: every 1/32 up to 4, where the curve bends, and every 1/16 up to 16."""
+GATE_BITS, TABLE_STEP = 11, 8
+"""Arguments of the sigmoid have 11 fraction bits. Its table has an entry every 2**8 of them, that is every 1/8."""
 UNIT = 24
 """Fraction bits of what the sigmoid gives, and of a normalised value."""
 SIGMOID: Ints = np.array(
-    [
-        round((1 << UNIT) / (1 + math.exp(max(i / 32, i / 16 - 4))))
-        for i in range(((1 << 15) + TABLE_BEND >> TABLE_STEP) + 1)
-    ],
+    [round((1 << UNIT) / (1 + math.exp(i / 8))) for i in range((1 << 15 >> TABLE_STEP) + 2)],
     np.int64,
 )
 """sigmoid(-x) at these: the small half, the other follows from it."""
 TABLE_BITS = 7
 """Fraction bits added to sums over int8 tables, which have none of their own to spare."""
+BYTE_BITS = 5
+"""Fraction bits of a multiplier of one byte, which is 16 to 31 times a power of two from 1 to 2**15: that makes it
+about as large as one of 15 bits."""
 GELU_BITS, GELU_LINEAR, GELU_CUBIC = 12, 6536, 2338
 """gelu(u) = u sigmoid(1.5957691 u + 0.0713548 u^3): u with 12 fraction bits, the factors with 12 and 15."""
 
@@ -47,16 +46,25 @@ def bound(x: Ints) -> Ints:
 
 def rescale(total: Ints, multiplier: npt.NDArray[np.generic], down: int, bits: int) -> Ints:
     """total multiplier / 2**down, rounded once, half up, and saturated."""
+    if multiplier.dtype == np.uint8:
+        return saturate(shift_right(total * byte_factor(multiplier), down + BYTE_BITS), bits)
     return saturate(shift_right(total * multiplier.astype(np.int64), down), bits)
 
 
+def byte_factor(multiplier: npt.NDArray[np.generic]) -> Ints:
+    """What a multiplier of one byte stands for, with BYTE_BITS fraction bits."""
+    byte = multiplier.astype(np.int64)
+    return (16 | byte & 15) << (byte >> 4)
+
+
 def sigmoid(x: Ints, exponent: int) -> Ints:
-    """Of x with so many fraction bits: 24 fraction bits, linear between entries of the table."""
+    """Of x with so many fraction bits: 24 fraction bits, a parabola through three entries of the table."""
     x = np.clip(shift_right(x, exponent - GATE_BITS), -32767, 32767)
     size = np.abs(x)
-    place = np.minimum(2 * size, size + TABLE_BEND)
-    at, rest = place >> TABLE_STEP, place & ((1 << TABLE_STEP) - 1)
-    low = SIGMOID[at] + shift_right((SIGMOID[at + 1] - SIGMOID[at]) * rest, TABLE_STEP)
+    at, rest = size >> TABLE_STEP, size & ((1 << TABLE_STEP) - 1)
+    slope = SIGMOID[at + 1] - SIGMOID[at]
+    bend = (SIGMOID[at + 2] - SIGMOID[at + 1] - slope) * (rest * ((1 << TABLE_STEP) - rest)) >> (TABLE_STEP + 1)
+    low = SIGMOID[at] + shift_right(slope * rest - bend, TABLE_STEP)
     return np.where(x < 0, low, (1 << UNIT) - low)
 
 

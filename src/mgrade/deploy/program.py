@@ -72,14 +72,19 @@ INTEGER_DTYPES = {
     "table": "int8",
     "mix": "int8",
     "bias": "int16",
-    "multiplier": "int16",
+    "multiplier": "uint8",
     "mix_multiplier": "int16",
     "scale": "int16",
     "shift": "int16",
     "decay": "int32",
 }
 # Where an operation holds something else under a name.
-SPECIAL_DTYPES = {("scale", "weight"): "int16", ("taps_input", "bias"): "int8"}
+SPECIAL_DTYPES = {
+    ("scale", "weight"): "int16",
+    ("taps_input", "bias"): "int8",
+    ("taps_input", "multiplier"): "int16",
+    ("taps_token", "multiplier"): "int16",
+}
 
 
 def array_dtype(kind: str, name: str, integer: bool) -> str:

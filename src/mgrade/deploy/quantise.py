@@ -1,7 +1,7 @@
 """From a float Program to one of whole numbers: int8 weights per output channel, int16 or int8 activations.
 
-Scales of activations are powers of two, found by running the program over data; those of weights are whatever they are,
-one per output channel, and go into 15-bit multipliers and a shift.
+Scales of activations are powers of two, found by running the program over data. Those of weights, one per output
+channel, have five digits and an exponent: a byte each, and one shift for all.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mgrade.deploy.arithmetic import GATE_BITS, TABLE_BITS, UNIT
+from mgrade.deploy.arithmetic import BYTE_BITS, GATE_BITS, TABLE_BITS, UNIT, byte_factor
 from mgrade.deploy.check import ADD_SPREAD, LEAST_SHIFT, MAX_INTEGER_TERMS, MOST_EPSILON, MOST_SHIFT
 from mgrade.deploy.interpreter import Interpreter
 from mgrade.deploy.program import BITS, Op, Program
@@ -148,7 +148,7 @@ def _finest(op: Op, exponents: list[int], ranges: Ranges, bits: int) -> int:
         unit = max(size, bias) * 2.0 ** -exponents[op.args[0]]
     else:
         return 30
-    return 30 if unit == 0 else math.floor(-math.log2(4.01 * unit))
+    return 30 if unit == 0 else math.floor(-math.log2(8.01 * unit))
 
 
 def _one(size: float, exponent: int, bits: int) -> int:
@@ -171,12 +171,43 @@ def _multiplier(real: Array) -> tuple[Array, int]:
     return np.rint(real * 2.0**down).astype(np.int16), down
 
 
-def _rows(weight: Array, floor: Array | float = 0.0) -> tuple[Array, Array]:
-    """int8 with one scale per row (the first axis): weight = q scale."""
-    size = np.abs(weight).astype(np.float64).reshape(len(weight), -1).max(1, initial=0)
-    scale = np.maximum(np.maximum(size / 127, floor), 1e-30)
-    q = np.rint(weight / scale.reshape(-1, *[1] * (weight.ndim - 1)))
-    return q.astype(np.int8), scale
+class _Rows(NamedTuple):
+    """A matrix of int8 with one scale per row: a byte each, and `fraction` bits for all."""
+
+    q: Array
+    byte: Array
+    fraction: int
+
+    @property
+    def scale(self) -> Array:
+        return byte_factor(self.byte) * 2.0**-self.fraction
+
+
+def _rows(weight: Array, floor: Array | float = 0.0, most: int = 60) -> _Rows:
+    """Rows are those of the first axis; scales are at least `floor`, and have at most `most` fraction bits.
+
+    Of the scales from the least one that will do to twice that, a row has the one with the least error: so rows that
+    are on such a grid already stay there (`train.rounding`).
+    """
+    weight = weight.astype(np.float64)
+    needed = np.maximum(np.abs(weight).max(1) / 127, floor)
+    fraction = min(most, 19 - int(np.frexp(max(float(needed.max()), 2.0**-60))[1]))
+    needed = np.maximum(needed * 2.0**fraction, 16)
+    part, exponent = np.frexp(needed)
+    first = 16 * (exponent - 5) + np.ceil(32 * part).astype(np.int64) - 16
+    least, byte, q = np.full(len(weight), np.inf), first, np.zeros_like(weight)
+    for code in (first + more for more in range(16)):
+        factor = byte_factor(code)
+        scale = (factor * 2.0**-fraction)[:, None]
+        units = np.rint(weight / scale)
+        error = np.where(factor < 2 * needed, ((units * scale - weight) ** 2).sum(1), np.inf)
+        better = error < least
+        least, byte, q = (
+            np.where(better, error, least),
+            np.where(better, code, byte),
+            np.where(better[:, None], units, q),
+        )
+    return _Rows(q.astype(np.int8), byte.astype(np.uint8), fraction)
 
 
 class _Quantiser:
@@ -185,11 +216,13 @@ class _Quantiser:
     def __init__(self, exponents: list[int], ranges: Ranges, bits: int, state_bits: int):
         self.exponents, self.ranges, self.bits, self.state_bits = exponents, ranges, bits, state_bits
 
-    def _scaled(self, op: Op, index: int, scale: Array, source: int = 0, **arrays: Array) -> Op:
-        """With `arrays`, whose integer sums stand for scale 2**-source times the real ones."""
-        multiplier, down = _multiplier(scale * 2.0 ** (self.exponents[index + 1] - source))
-        arrays = {**op.arrays, **arrays, "multiplier": multiplier}
-        return dataclasses.replace(op, arrays=arrays, numbers={**op.numbers, "down": down})
+    def _rounded(self, index: int, weight: Array, source: int, floor: Array | float = 0.0) -> tuple[_Rows, int]:
+        """A matrix, and the shift from sums over values with `source` fraction bits to the scale of the result."""
+        shift = self.exponents[index + 1] - source
+        rows = _rows(weight, floor, MOST_SHIFT + BYTE_BITS + shift)
+        if (down := rows.fraction - BYTE_BITS - shift) < LEAST_SHIFT:
+            raise ValueError(f"a scale must be below 1/8, got {rows.scale.max() * 2.0**shift:g}")
+        return rows, down
 
     def _plain(self, op: Op, index: int) -> Op:
         return op
@@ -200,46 +233,52 @@ class _Quantiser:
             raise ValueError(f"whole numbers take at most {MAX_INTEGER_TERMS} inputs, got {terms}: take float32")
         bias = op.arrays["bias"].astype(np.float64)
         room = min((1 << 31) - 1 - 127 * 32768 * terms, MOST_BIAS)
-        weight, scale = _rows(op.arrays["weight"], np.abs(bias) * 2.0**source / max(room - 1, 1))
-        units = bias / scale * 2.0**source
+        floor = np.abs(bias) * 2.0**source / max(room - 1, 1)
+        rows, down = self._rounded(index, op.arrays["weight"], source, floor)
+        units = bias / rows.scale * 2.0**source
         up = max(0, math.ceil(math.log2(max(float(np.abs(units).max(initial=0)), 1.0) / 32767)))
         words = np.clip(np.rint(units * 2.0**-up), -32767, 32767).astype(np.int16)
-        made = self._scaled(op, index, scale, source, weight=weight, bias=words)
-        return dataclasses.replace(made, numbers={**made.numbers, "bias_up": up})
+        arrays = {"weight": rows.q, "bias": words, "multiplier": rows.byte}
+        return dataclasses.replace(op, arrays=arrays, numbers={"down": down, "bias_up": up})
 
     def _embed(self, op: Op, index: int) -> Op:
-        table, scale = _rows(op.arrays["table"].T)
-        return self._scaled(op, index, scale, TABLE_BITS, table=np.ascontiguousarray(table.T))
+        rows, down = self._rounded(index, op.arrays["table"].T, TABLE_BITS)
+        arrays = {"table": np.ascontiguousarray(rows.q.T), "multiplier": rows.byte}
+        return dataclasses.replace(op, arrays=arrays, numbers={"down": down})
 
     def _taps(self, op: Op, index: int) -> Op:
-        weight, scale = _rows(op.arrays["weight"])
-        return self._scaled(op, index, scale, self.exponents[op.args[0]], weight=weight)
+        rows, down = self._rounded(index, op.arrays["weight"], self.exponents[op.args[0]])
+        made = op.with_arrays(weight=rows.q, multiplier=rows.byte)
+        return dataclasses.replace(made, numbers={"down": down})
 
     def _filter(self, op: Op, index: int) -> Op:
-        weight, scale = _rows(op.arrays["weight"].T)
-        weight = np.ascontiguousarray(weight.T)
-        return self._scaled(op, index, scale, self.exponents[op.args[0]], weight=weight)
+        rows, down = self._rounded(index, op.arrays["weight"].T, self.exponents[op.args[0]])
+        made = op.with_arrays(weight=np.ascontiguousarray(rows.q.T), multiplier=rows.byte)
+        return dataclasses.replace(made, numbers={"down": down})
 
     def _taps_token(self, op: Op, index: int) -> Op:
-        weight, scale = _rows(op.arrays["weight"])
-        table, unit = _rows(op.arrays["table"].T)
-        return self._scaled(op, index, scale * unit, TABLE_BITS, weight=weight, table=np.ascontiguousarray(table.T))
+        weight, table = _rows(op.arrays["weight"]), _rows(op.arrays["table"].T)
+        real = weight.scale * table.scale * 2.0 ** (self.exponents[index + 1] - TABLE_BITS)
+        multiplier, down = _multiplier(real)
+        made = op.with_arrays(weight=weight.q, table=np.ascontiguousarray(table.q.T), multiplier=multiplier)
+        return dataclasses.replace(made, numbers={"down": down})
 
     def _taps_input(self, op: Op, index: int) -> Op:
         source = self.exponents[op.args[0]]
         one = _one(self.ranges.values[op.args[0]], source, self.bits)
         real, bias = one * 2.0**-source, op.arrays["bias"] * (2.0**source / one)
-        weight, scale = _rows(op.arrays["weight"])
+        weight = _rows(op.arrays["weight"])
         reach = max(self.ranges.values[op.args[0]], real) * np.abs(op.arrays["weight"]).astype(np.float64).sum(1)
-        unit = np.maximum(reach, 1e-30) / ((1 << (self.bits - 1)) - 1)  # of a delayed input
-        multiplier, down = _multiplier(scale * 2.0**-source / unit)
-        both, size = _rows(np.concatenate([op.arrays["mix"], bias[:, None]], 1))
-        mix_multiplier, mix_down = _multiplier(size * unit * 2.0 ** self.exponents[index + 1])
+        least = 4.01 * weight.scale * 2.0**-source  # a delayed input is no finer than the sum it is
+        unit = np.maximum(reach / ((1 << (self.bits - 1)) - 1), least)
+        multiplier, down = _multiplier(weight.scale * 2.0**-source / unit)
+        mix = _rows(op.arrays["mix"], np.abs(bias) / 127)
+        mix_multiplier, mix_down = _multiplier(mix.scale * unit * 2.0 ** self.exponents[index + 1])
         arrays = {
-            "weight": weight,
+            "weight": weight.q,
             "lag": op.arrays["lag"],
-            "mix": np.ascontiguousarray(both[:, :-1]),
-            "bias": np.ascontiguousarray(both[:, -1]),
+            "mix": mix.q,
+            "bias": np.clip(np.rint(bias / mix.scale), -127, 127).astype(np.int8),
             "multiplier": multiplier,
             "mix_multiplier": mix_multiplier,
         }

@@ -13,7 +13,7 @@ import safetensors.numpy
 from mgrade._files import replace
 from mgrade.deploy.program import Op, Program
 
-FORMAT, VERSION = "mgrade-program", 2
+FORMAT, VERSION = "mgrade-program", 3
 
 
 def save_program(program: Program, path: str | Path) -> None:

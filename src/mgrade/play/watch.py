@@ -35,5 +35,5 @@ def _line(program: Program, gate: int, at: int) -> Op:
     lag = np.zeros((width, 1), np.uint16)
     if not program.integer:
         return Op("taps", (at,), {"weight": np.ones((width, 1), np.float32), "lag": lag})
-    weight, multiplier = np.ones((width, 1), np.int8), np.zeros(width, np.int16)
+    weight, multiplier = np.ones((width, 1), np.int8), np.zeros(width, np.uint8)
     return Op("taps", (at,), {"weight": weight, "lag": lag, "multiplier": multiplier}, {"down": LEAST_SHIFT})

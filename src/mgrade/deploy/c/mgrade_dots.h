@@ -97,10 +97,10 @@ MG_UNUSED static inline void mg_add_eight(int32_t *sum, __m256i v) {
 #define MG_VALUES(x) MG_WIDEN(x)
 #endif
 
-/* sum[r] = sum_i w[r][i] x[i] for MG_ROWS rows of weights, n apart: the hot loop. */
-MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, const mg_value *x, int n) {
+/* sum[r] = sum_i w[r][i] x[i] for MG_ROWS rows of weights, so far apart: the hot loop. */
+MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, int apart, const mg_value *x, int n) {
     int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-    const int8_t *w0 = w, *w1 = w + n, *w2 = w1 + n, *w3 = w2 + n;
+    const int8_t *w0 = w, *w1 = w + apart, *w2 = w1 + apart, *w3 = w2 + apart;
 #if defined(MG_HELIUM) && MG_BITS == 16
     for (int left = n; left > 0; left -= 8, x += 8, w0 += 8, w1 += 8, w2 += 8, w3 += 8) {
         const mve_pred16_t here = vctp16q((uint32_t)left);

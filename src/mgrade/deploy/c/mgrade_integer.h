@@ -8,12 +8,12 @@
 #include "mgrade_dots.h"
 
 #define MG_TOP ((1 << (MG_BITS - 1)) - 1)
-#define MG_UNIT 24     /* fraction bits of what the sigmoid gives */
-#define MG_TABLE_BITS 7 /* fraction bits added to sums over tables */
+#define MG_UNIT 24      /* fraction bits of what the sigmoid gives */
 #define MG_GATE_BITS 11 /* fraction bits of its argument */
+#define MG_TABLE_BITS 7 /* fraction bits added to sums over tables */
 
-/* sigmoid(-x) with 24 fraction bits, x from 0 to 4 by 1/32 and on to 16 by 1/16. */
-static const int32_t mg_sigmoid_table[321] = {
+/* sigmoid(-x) with 24 fraction bits, x from 0 to 16 by 1/8, and one more. */
+static const int32_t mg_sigmoid_table[130] = {
 @SIGMOID@
 };
 
@@ -43,17 +43,25 @@ MG_UNUSED static inline mg_value mg_saturate(int32_t x) {
 #endif
 }
 
-/* total multiplier / 2^down, rounded half up: the top of the product, then a shift by 1 to 30. */
-MG_UNUSED static inline mg_value mg_rescale(int32_t total, int16_t multiplier, int down) {
-    const int32_t top = (int32_t)(((int64_t)total * (multiplier * 65536)) >> 32);
+/* Multipliers with 16 fraction bits more: one of a byte, 16 to 31 times a power of two, and one of 15 bits. */
+MG_UNUSED static inline int32_t mg_byte(uint8_t multiplier) {
+    return (32768 | (multiplier & 15) << 11) << (multiplier >> 4);
+}
+
+MG_UNUSED static inline int32_t mg_word(int16_t multiplier) { return multiplier * 65536; }
+
+/* total multiplier / 2^(16 + down), rounded half up: the top of the product, then a shift by 1 to 30. */
+MG_UNUSED static inline mg_value mg_rescale(int32_t total, int32_t multiplier, int down) {
+    const int32_t top = (int32_t)(((int64_t)total * multiplier) >> 32);
     return mg_saturate((top + (1 << (down - 17))) >> (down - 16));
 }
 
-/* Of x with 11 fraction bits. */
+/* Of x with 11 fraction bits: a parabola through three entries. */
 MG_UNUSED static inline int32_t mg_sigmoid(int32_t x) {
     const int32_t sign = x >> 31, positive = (x ^ sign) - sign, size = positive > 32767 ? 32767 : positive;
-    const int32_t place = size < 8192 ? 2 * size : size + 8192, *at = mg_sigmoid_table + (place >> 7);
-    const int32_t low = at[0] + (((at[1] - at[0]) * (place & 127) + 64) >> 7);
+    const int32_t *at = mg_sigmoid_table + (size >> 8), rest = size & 255, slope = at[1] - at[0];
+    const int32_t bend = ((at[2] - at[1] - slope) * (rest * (256 - rest))) >> 9;
+    const int32_t low = at[0] + ((slope * rest - bend + 128) >> 8);
     return ((low ^ ~sign) - ~sign) + ((1 << MG_UNIT) & ~sign); /* 1 - low for positive x */
 }
 
@@ -129,32 +137,25 @@ MG_HOT static void mg_norm(mg_value *y, const mg_value *x, const int16_t *scale,
 
 /* Linear maps ----------------------------------------------------------------------------------------------------- */
 
-MG_UNUSED static inline int32_t mg_dot(const int8_t *w, const mg_value *x, int n) {
-    int32_t sum = 0;
-    for (int i = 0; i < n; i++) sum += w[i] * x[i];
-    return sum;
-}
-
 /* weight (outputs, inputs). */
 MG_HOT static void mg_linear(mg_value *restrict y, const mg_value *restrict x, const int8_t *restrict weight,
-                             const int16_t *restrict bias, int bias_up, const int16_t *restrict multiplier, int down,
+                             const int16_t *restrict bias, int bias_up, const uint8_t *restrict multiplier, int down,
                              int inputs, int outputs) {
-    const int whole = outputs - outputs % MG_ROWS;
-    for (int j = 0; j < whole; j += MG_ROWS, weight += MG_ROWS * inputs) {
+    for (int j = 0, rows; j < outputs; j += rows, weight += rows * inputs) {
+        rows = outputs - j < MG_ROWS ? 1 : MG_ROWS; /* the last few one by one, as rows that are all the same */
         int32_t sum[MG_ROWS];
-        mg_dots(sum, weight, x, inputs);
+        mg_dots(sum, weight, rows == 1 ? 0 : inputs, x, inputs);
         MG_WRITTEN_OUT
         for (int r = 0; r < MG_ROWS; r++)
-            y[j + r] = mg_rescale(bias[j + r] * (1 << bias_up) + sum[r], multiplier[j + r], down);
+            if (r < rows)
+                y[j + r] = mg_rescale(bias[j + r] * (1 << bias_up) + sum[r], mg_byte(multiplier[j + r]), down);
     }
-    for (int j = whole; j < outputs; j++, weight += inputs)
-        y[j] = mg_rescale(bias[j] * (1 << bias_up) + mg_dot(weight, x, inputs), multiplier[j], down);
 }
 
-MG_HOT static void mg_embed(mg_value *y, const uint16_t *token, const int8_t *table, const int16_t *multiplier,
+MG_HOT static void mg_embed(mg_value *y, const uint16_t *token, const int8_t *table, const uint8_t *multiplier,
                             int down, int tokens, int n) {
     const int8_t *row = table + (*token < tokens ? *token : 0) * n;
-    for (int c = 0; c < n; c++) y[c] = mg_rescale(row[c] * (1 << MG_TABLE_BITS), multiplier[c], down);
+    for (int c = 0; c < n; c++) y[c] = mg_rescale(row[c] * (1 << MG_TABLE_BITS), mg_byte(multiplier[c]), down);
 }
 
 /* Delays: lines are rings of `rows` rows, (row, channel), and `at` is where the newest is --------------------------- */
@@ -172,31 +173,31 @@ MG_HOT static void mg_push(mg_value *line, uint16_t *at, const mg_value *x, int 
 /* weight (taps, n), lag (taps): the same delays for all channels. */
 MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line, int at,
                              const int8_t *restrict weight, const MG_LAG *restrict lag,
-                             const int16_t *restrict multiplier, int down, int rows, int taps, int n) {
+                             const uint8_t *restrict multiplier, int down, int rows, int taps, int n) {
     const int whole = n - n % MG_BLOCK;
     for (int c = 0; c < whole; c += MG_BLOCK) {
         int32_t sum[MG_BLOCK] = {0};
         for (int k = 0; k < taps; k++)
             mg_weigh(sum, weight + k * n + c, line + mg_before(at, lag[k], rows) * n + c);
         MG_WRITTEN_OUT
-        for (int j = 0; j < MG_BLOCK; j++) y[c + j] = mg_rescale(sum[j], multiplier[c + j], down);
+        for (int j = 0; j < MG_BLOCK; j++) y[c + j] = mg_rescale(sum[j], mg_byte(multiplier[c + j]), down);
     }
     for (int c = whole; c < n; c++) {
         int32_t sum = 0;
         for (int k = 0; k < taps; k++) sum += weight[k * n + c] * line[mg_before(at, lag[k], rows) * n + c];
-        y[c] = mg_rescale(sum, multiplier[c], down);
+        y[c] = mg_rescale(sum, mg_byte(multiplier[c]), down);
     }
 }
 
 /* weight, lag (n, taps): its own delays for every channel. */
 MG_HOT static void mg_taps(mg_value *restrict y, const mg_value *restrict line, int at,
                            const int8_t *restrict weight, const MG_LAG *restrict lag,
-                           const int16_t *restrict multiplier, int down, int rows, int taps,
+                           const uint8_t *restrict multiplier, int down, int rows, int taps,
                            int n) {
     for (int c = 0; c < n; c++) {
         int32_t sum = 0;
         for (int k = 0; k < taps; k++) sum += *weight++ * line[mg_before(at, *lag++, rows) * n + c];
-        y[c] = mg_rescale(sum, multiplier[c], down);
+        y[c] = mg_rescale(sum, mg_byte(multiplier[c]), down);
     }
 }
 
@@ -213,11 +214,11 @@ MG_HOT static void mg_taps_input(mg_value *restrict y, const mg_value *restrict 
         for (int i = 0; i < inputs; i++) {
             int32_t delayed = 0;
             for (int k = 0; k < taps; k++) delayed += weight[k] * line[mg_before(at, lag[k], rows) * inputs + i];
-            sum += mg_rescale(delayed, multiplier[c], down) * *mix++;
+            sum += mg_rescale(delayed, mg_word(multiplier[c]), down) * *mix++;
         }
         for (int k = 0; k < taps; k++) begun += lag[k] < age ? weight[k] : 0;
-        sum += mg_rescale(begun * one, multiplier[c], down) * bias[c];
-        y[c] = mg_rescale(sum, mix_multiplier[c], mix_down);
+        sum += mg_rescale(begun * one, mg_word(multiplier[c]), down) * bias[c];
+        y[c] = mg_rescale(sum, mg_word(mix_multiplier[c]), mix_down);
     }
 }
 
@@ -237,7 +238,7 @@ MG_HOT static void mg_taps_token(mg_value *restrict y, const uint16_t *restrict 
             const int past = token > 0 ? table[(token - (token > 0)) * n + c] : 0;
             sum += *weight++ * past;
         }
-        y[c] = mg_rescale(sum * (1 << MG_TABLE_BITS), multiplier[c], down);
+        y[c] = mg_rescale(sum * (1 << MG_TABLE_BITS), mg_word(multiplier[c]), down);
     }
 }
 
