@@ -22,16 +22,21 @@ def rounded(name: str, weight: Tensor) -> Tensor:
     """
     axes = (-3, -1) if name.endswith("recurrence.output") else (-1,)  # of an LRU, real and imaginary part together
     needed = weight.abs().amax(axes, keepdim=True) / LEVELS
-    top = torch.frexp(needed.amax().clamp_min(2.0**-60))[1]
-    needed = torch.maximum(needed, torch.ldexp(torch.ones_like(needed), top - SPREAD))
-    part, exponent = torch.frexp(needed)
+    needed = torch.maximum(needed, _split(needed.amax().clamp_min(2.0**-60))[1] * 2.0**-SPREAD)
+    part, power = _split(needed)
     more = torch.arange(16, device=weight.device).view(-1, *[1] * weight.dim())
     digits = torch.ceil(32 * part) + more  # from 16 on; those from 32 on count twice
-    scales = torch.ldexp(torch.where(digits < 32, digits, 2 * digits - 32), exponent - 5)
+    scales = torch.where(digits < 32, digits, 2 * digits - 32) * (power / 32)
     near = torch.round(weight / scales) * scales
     error = torch.where(scales < 2 * needed, ((near - weight) ** 2).sum(axes, keepdim=True), torch.inf)
     scale = scales.gather(0, error.argmin(0, keepdim=True))[0]
     return torch.round(weight / scale) * scale
+
+
+def _split(size: Tensor) -> tuple[Tensor, Tensor]:
+    """As a product of a number from 1/2 to 1 and a power of two, both exact, as `ldexp` need not be."""
+    part = torch.frexp(size)[0]
+    return part, size / part
 
 
 def matrices(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
