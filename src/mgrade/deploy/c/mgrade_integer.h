@@ -71,18 +71,66 @@ MG_UNUSED static inline int32_t mg_align(mg_value x, int bits) {
     return moved > 32767 ? 32767 : moved < -32767 ? -32767 : moved;
 }
 
+#if defined(MG_HELIUM)
+/* Four at a time: loads and saturating stores of values, aligned ones, and their sigmoid. */
+MG_UNUSED static inline int32x4_t mg_load_four(const mg_value *x, mve_pred16_t here) {
+#if MG_BITS == 16
+    return vldrhq_z_s32(x, here);
+#else
+    return vldrbq_z_s32(x, here);
+#endif
+}
+
+MG_UNUSED static inline void mg_store_four(mg_value *y, int32x4_t x, mve_pred16_t here) {
+    x = vmaxq_s32(vminq_s32(x, vdupq_n_s32(MG_TOP)), vdupq_n_s32(-MG_TOP - 1));
+#if MG_BITS == 16
+    vstrhq_p_s32(y, x, here);
+#else
+    vstrbq_p_s32(y, x, here);
+#endif
+}
+
+MG_UNUSED static inline int32x4_t mg_align_four(int32x4_t x, int bits) {
+    x = vrshlq_n_s32(x, bits < -16 ? 16 : -bits);
+    return vmaxq_s32(vminq_s32(x, vdupq_n_s32(32767)), vdupq_n_s32(-32767));
+}
+
+MG_UNUSED static inline int32x4_t mg_sigmoid_four(int32x4_t x) {
+    const int32x4_t size = vminq_s32(vabsq_s32(x), vdupq_n_s32(32767)), rest = vandq_s32(size, vdupq_n_s32(255));
+    const uint32x4_t at = vreinterpretq_u32_s32(vshrq_n_s32(size, 8));
+    const int32x4_t here = vldrwq_gather_shifted_offset_s32(mg_sigmoid_table, at);
+    const int32x4_t next = vldrwq_gather_shifted_offset_s32(mg_sigmoid_table + 1, at);
+    const int32x4_t last = vldrwq_gather_shifted_offset_s32(mg_sigmoid_table + 2, at), slope = vsubq_s32(next, here);
+    const int32x4_t bow = vmulq_s32(rest, vsubq_s32(vdupq_n_s32(256), rest));
+    const int32x4_t bend = vshrq_n_s32(vmulq_s32(vsubq_s32(vsubq_s32(last, next), slope), bow), 9);
+    const int32x4_t low = vaddq_s32(here, vrshrq_n_s32(vsubq_s32(vmulq_s32(slope, rest), bend), 8));
+    return vpselq_s32(low, vsubq_s32(vdupq_n_s32(1 << MG_UNIT), low), vcmpltq_n_s32(x, 0));
+}
+#endif
+
 /* Of a value with `bits` fraction bits. */
 MG_UNUSED static inline int32_t mg_gate(mg_value x, int bits) { return mg_sigmoid(mg_align(x, bits - MG_GATE_BITS)); }
 
 /* Activations: `bits` are the fraction bits of x ------------------------------------------------------------------ */
 
 MG_HOT static void mg_gelu(mg_value *y, const mg_value *x, int bits, int n) {
+#if defined(MG_HELIUM)
+    for (int left = n; left > 0; left -= 4, x += 4, y += 4) {
+        const mve_pred16_t here = vctp32q((uint32_t)left);
+        const int32x4_t value = mg_load_four(x, here), u = mg_align_four(value, bits - 12);
+        const int32x4_t cube = vshrq_n_s32(vmulq_n_s32(vshrq_n_s32(vmulq_s32(u, u), 12), 2338), 15);
+        const int32x4_t inner = vrshrq_n_s32(vmulq_s32(u, vaddq_n_s32(cube, 6536)), 13);
+        const int32x4_t share = vshrq_n_s32(mg_sigmoid_four(inner), MG_UNIT - 15);
+        mg_store_four(y, vrshrq_n_s32(vmulq_s32(value, share), 15), here);
+    }
+#else
     for (int i = 0; i < n; i++) {
         const int32_t u = mg_align(x[i], bits - 12);
         const int32_t slope = 6536 + ((((u * u) >> 12) * 2338) >> 15);
         const int32_t share = mg_sigmoid((u * slope + (1 << 12)) >> 13) >> (MG_UNIT - 15);
         y[i] = (mg_value)((x[i] * share + (1 << 14)) >> 15);
     }
+#endif
 }
 
 MG_HOT static void mg_glu(mg_value *y, const mg_value *x, const mg_value *gate, int gate_bits, int n) {
@@ -137,6 +185,27 @@ MG_HOT static void mg_norm(mg_value *y, const mg_value *x, const int16_t *scale,
 
 /* Linear maps ----------------------------------------------------------------------------------------------------- */
 
+/* y = (sum + bias 2^bias_up) multiplier, rescaled: one row, or MG_ROWS. */
+MG_UNUSED static inline void mg_finish(mg_value *y, const int32_t *sum, const int16_t *bias, int bias_up,
+                                       const uint8_t *multiplier, int down, int rows) {
+#if defined(MG_HELIUM)
+    const mve_pred16_t here = vctp32q((uint32_t)rows);
+    const int32x4_t byte = vreinterpretq_s32_u32(vldrbq_z_u32(multiplier, here));
+    const int32x4_t digits = vorrq_s32(vshlq_n_s32(vandq_s32(byte, vdupq_n_s32(15)), 11), vdupq_n_s32(32768));
+    const int32x4_t total = vaddq_s32(vld1q_s32(sum), vshlq_r_s32(vldrhq_z_s32(bias, here), bias_up));
+    const int32x4_t top = vmulhq_s32(total, vshlq_s32(digits, vshrq_n_s32(byte, 4)));
+    mg_store_four(y, vrshlq_n_s32(top, 16 - down), here);
+#else
+    if (rows == 1) {
+        y[0] = mg_rescale(bias[0] * (1 << bias_up) + sum[0], mg_byte(multiplier[0]), down);
+        return;
+    }
+    MG_WRITTEN_OUT
+    for (int r = 0; r < MG_ROWS; r++)
+        y[r] = mg_rescale(bias[r] * (1 << bias_up) + sum[r], mg_byte(multiplier[r]), down);
+#endif
+}
+
 /* weight (outputs, inputs). */
 MG_HOT static void mg_linear(mg_value *restrict y, const mg_value *restrict x, const int8_t *restrict weight,
                              const int16_t *restrict bias, int bias_up, const uint8_t *restrict multiplier, int down,
@@ -145,10 +214,7 @@ MG_HOT static void mg_linear(mg_value *restrict y, const mg_value *restrict x, c
         rows = outputs - j < MG_ROWS ? 1 : MG_ROWS; /* the last few one by one, as rows that are all the same */
         int32_t sum[MG_ROWS];
         mg_dots(sum, weight, rows == 1 ? 0 : inputs, x, inputs);
-        MG_WRITTEN_OUT
-        for (int r = 0; r < MG_ROWS; r++)
-            if (r < rows)
-                y[j + r] = mg_rescale(bias[j + r] * (1 << bias_up) + sum[r], mg_byte(multiplier[j + r]), down);
+        mg_finish(y + j, sum, bias + j, bias_up, multiplier + j, down, rows);
     }
 }
 
@@ -189,16 +255,21 @@ MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line
     }
 }
 
+/* sum_k weight[k] line[at - lag[k]] of one channel of n. */
+MG_UNUSED static inline int32_t mg_delayed(const mg_value *line, int at, const int8_t *weight, const MG_LAG *lag,
+                                           int rows, int taps, int n) {
+    int32_t sum = 0;
+    for (int k = 0; k < taps; k++) sum += weight[k] * line[mg_before(at, lag[k], rows) * n];
+    return sum;
+}
+
 /* weight, lag (n, taps): its own delays for every channel. */
 MG_HOT static void mg_taps(mg_value *restrict y, const mg_value *restrict line, int at,
                            const int8_t *restrict weight, const MG_LAG *restrict lag,
                            const uint8_t *restrict multiplier, int down, int rows, int taps,
                            int n) {
-    for (int c = 0; c < n; c++) {
-        int32_t sum = 0;
-        for (int k = 0; k < taps; k++) sum += *weight++ * line[mg_before(at, *lag++, rows) * n + c];
-        y[c] = mg_rescale(sum, mg_byte(multiplier[c]), down);
-    }
+    for (int c = 0; c < n; c++, weight += taps, lag += taps)
+        y[c] = mg_rescale(mg_delayed(line + c, at, weight, lag, rows, taps, n), mg_byte(multiplier[c]), down);
 }
 
 /* The same over the raw input, (rows, inputs), mixed per channel; the bias counts as far back as there was input. */
@@ -212,8 +283,7 @@ MG_HOT static void mg_taps_input(mg_value *restrict y, const mg_value *restrict 
         int32_t begun = 0;
         int32_t sum = 0;
         for (int i = 0; i < inputs; i++) {
-            int32_t delayed = 0;
-            for (int k = 0; k < taps; k++) delayed += weight[k] * line[mg_before(at, lag[k], rows) * inputs + i];
+            const int32_t delayed = mg_delayed(line + i, at, weight, lag, rows, taps, inputs);
             sum += mg_rescale(delayed, mg_word(multiplier[c]), down) * *mix++;
         }
         for (int k = 0; k < taps; k++) begun += lag[k] < age ? weight[k] : 0;
