@@ -27,7 +27,11 @@
 #define MG_AVX2 1
 #endif
 
-#if defined(__GNUC__)
+/* MG_HOT is a function of its own; on small chips also once for all calls, where GCC would make one for each. */
+#if defined(__GNUC__) && defined(__arm__) && !defined(__clang__)
+#define MG_UNUSED __attribute__((unused))
+#define MG_HOT __attribute__((unused, noinline, noclone))
+#elif defined(__GNUC__)
 #define MG_UNUSED __attribute__((unused))
 #define MG_HOT __attribute__((unused, noinline))
 #else
