@@ -12,6 +12,7 @@ from mgrade.nn import Model, ModelConfig, load
 from mgrade.train import Run, Stopped, TrainingStep, launch, load_recipe
 from mgrade.train.rounding import matrices, rounded, rounded_weights
 
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA"))]
 SNAP = (
     "model.taps=3",
     "model.max_delay=9",
@@ -59,12 +60,14 @@ def test_a_saved_model_is_on_the_grid_of_int8_so_that_an_export_rounds_nothing(r
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("spread", [0.0, 4.0], ids=["alike", "unlike"])
-def test_the_grid_is_that_of_an_export_and_what_is_on_it_stays(seed, spread):
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_grid_is_that_of_an_export_and_what_is_on_it_stays(device, seed, spread):
     torch.manual_seed(seed)
     weight = torch.randn(300, 17) * torch.exp(spread * torch.randn(300, 1))
     weight[7] = 0
-    once = rounded("weight", weight)
+    once = rounded("weight", weight.to(device))
     assert torch.equal(rounded("weight", once), once)
+    once = once.cpu()
     program = Program(17, False, (Op("linear", (0,), {"weight": once.numpy(), "bias": np.zeros(300, np.float32)}),))
     op = quantise(program, calibrate(program, [np.ones((1, 1, 17))])).ops[0]
     np.testing.assert_array_equal(weights_of(op, once), once.numpy())

@@ -35,11 +35,13 @@ def test_it_learns(device):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
-def test_a_captured_step_gives_the_weights_of_a_plain_one():
+@pytest.mark.parametrize("int8", [False, True], ids=["exact", "int8"])
+def test_a_captured_step_gives_the_weights_of_a_plain_one(int8):
     results = []
     for capture in (True, False):
         model, x, target = setting("cuda")
-        step = TrainingStep(model, loss, rate=1e-2, schedule=cosine(10, 2), clip=("value", 0.1), capture=capture)
+        options = {"schedule": cosine(10, 2), "clip": ("value", 0.1), "int8": int8}
+        step = TrainingStep(model, loss, rate=1e-2, capture=capture, **options)
         for rows in (8, 8, 5, 8):  # a batch of another shape in between
             step(x[:rows], target[:rows])
         results.append([parameter.detach().clone() for parameter in model.parameters()])
