@@ -93,22 +93,23 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, words, message):
 
 def test_it_serves_until_it_is_interrupted(tmp_path):
     write_export(program_of(), "small", "wasm", tmp_path / "web")
-    process = subprocess.Popen(
+    server = subprocess.Popen(
         [*COMMAND, str(tmp_path / "web"), "--no-browser"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which tests in the background ignore
     )
-    try:
-        address = process.stdout.readline().strip()
-        assert address.startswith("http://127.0.0.1:")
-        assert "Ctrl-C ends it" in process.stdout.readline()
-        with urllib.request.urlopen(address + "model.wasm", timeout=10) as answer:
-            assert answer.read() == (tmp_path / "web" / "small.wasm").read_bytes()
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
-    finally:
-        process.kill()
-        process.wait()
+    with server as process:
+        try:
+            address = process.stdout.readline().strip()
+            assert address.startswith("http://127.0.0.1:")
+            assert "Ctrl-C ends it" in process.stdout.readline()
+            with urllib.request.urlopen(address + "model.wasm", timeout=10) as answer:
+                assert answer.read() == (tmp_path / "web" / "small.wasm").read_bytes()
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert (process.returncode, err) == (0, "")
