@@ -30,7 +30,15 @@ INTERPRETER_WARNINGS = (
     "ignore:invalid value encountered:RuntimeWarning",
 )
 
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA"))]
 PRESETS = ("mgrade", "mingru", "dcls", "tcn", "lru", "lru_dcls")
+
+
+def assert_refused(match: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+    """A ValueError of one line that says what is wrong."""
+    with pytest.raises(ValueError, match=match) as caught:
+        call(*arguments, **options)
+    assert "\n" not in str(caught.value)
 
 
 def small(preset: str, **fields: Any) -> ModelConfig:

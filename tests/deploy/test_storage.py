@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+import helpers
 from deploy.programs import PRESETS, edit, edited, inputs_for, integer, program_of, saved
 from mgrade.deploy import Interpreter, load_program, parse_program, save_program
 
@@ -19,10 +20,7 @@ def make(precision="float32", preset="mgrade", **fields):
 
 
 def assert_refused(data, message):
-    """One line that says what is wrong."""
-    with pytest.raises(ValueError, match=message) as caught:
-        parse_program(data)
-    assert "\n" not in str(caught.value)
+    helpers.assert_refused(message, parse_program, data)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

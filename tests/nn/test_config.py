@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from helpers import PRESETS, small
+from helpers import PRESETS, assert_refused, small
 from mgrade import ModelConfig
 
 SIZES = {"inputs": 3, "outputs": 4, "depth": 2}
@@ -30,19 +30,13 @@ BAD = {
 }
 
 
-def refused(match, **fields):
-    with pytest.raises(ValueError, match=match) as caught:
-        ModelConfig(**{**SIZES, **fields})
-    assert "\n" not in str(caught.value)
-
-
 def test_every_field_has_values_that_are_refused():
     assert set(BAD) == {field.name for field in dataclasses.fields(ModelConfig)}
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
 def test_a_bad_value_is_refused_by_the_name_of_its_field(name, value):
-    refused(rf"^{name} must ", **{name: value})
+    assert_refused(rf"^{name} must ", ModelConfig, **{**SIZES, name: value})
 
 
 @pytest.mark.parametrize(
@@ -57,7 +51,7 @@ def test_a_bad_value_is_refused_by_the_name_of_its_field(name, value):
     ],
 )
 def test_values_that_do_not_fit_together_are_refused(fields, match):
-    refused(match, **fields)
+    assert_refused(match, ModelConfig, **{**SIZES, **fields})
 
 
 @pytest.mark.parametrize(

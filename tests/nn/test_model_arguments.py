@@ -3,16 +3,10 @@
 import pytest
 import torch
 
-from helpers import model_of, random_input, small
+from helpers import assert_refused, model_of, random_input, small
 from mgrade import State
 
 X = torch.zeros(2, 5, 3, dtype=torch.float64)
-
-
-def refused(match, call, *arguments, **options):
-    with pytest.raises(ValueError, match=match) as caught:
-        call(*arguments, **options)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.fixture
@@ -31,30 +25,30 @@ def reader():
     ids=["channels", "no-batch", "axes", "integers", "booleans", "complex", "tokens"],
 )
 def test_values_of_the_wrong_shape_or_kind_are_refused(model, x):
-    refused(r"^x must be floating point \(batch, time, 3\), got torch\.\w+ \(", model, x)
+    assert_refused(r"^x must be floating point \(batch, time, 3\), got torch\.\w+ \(", model, x)
 
 
 @pytest.mark.parametrize("x", [None, [[1.0]], 3.0])
 def test_what_is_no_tensor_is_refused(model, x):
-    refused(rf"^x must be a tensor, got {type(x).__name__}$", model, x)
+    assert_refused(rf"^x must be a tensor, got {type(x).__name__}$", model, x)
 
 
 def test_values_in_another_dtype_than_the_weights_are_refused(model):
-    refused(r"^x must .*float64.*float32", model, X.float())
+    assert_refused(r"^x must .*float64.*float32", model, X.float())
 
 
 @pytest.mark.parametrize(
     "x", [X, torch.zeros(2, 5), torch.zeros(2, dtype=torch.int64), torch.zeros(2, 5, dtype=torch.int8)]
 )
 def test_tokens_of_the_wrong_shape_or_kind_are_refused(reader, x):
-    refused(r"^x must be token ids \(batch, time\), int32 or int64, got torch\.\w+ \(", reader, x)
+    assert_refused(r"^x must be token ids \(batch, time\), int32 or int64, got torch\.\w+ \(", reader, x)
 
 
 @pytest.mark.parametrize("token", [-1, 3, 2**40])
 def test_a_token_out_of_the_vocabulary_is_refused(reader, token):
     ids = torch.zeros(2, 5, dtype=torch.int64)
     ids[1, 2] = token
-    refused(rf"^x must hold token ids from 0 to 2, got {token}$", reader, ids)
+    assert_refused(rf"^x must hold token ids from 0 to 2, got {token}$", reader, ids)
 
 
 @pytest.mark.parametrize(
@@ -70,17 +64,19 @@ def test_a_token_out_of_the_vocabulary_is_refused(reader, token):
     ],
 )
 def test_wrong_lengths_are_refused(model, lengths, match):
-    refused(match, model, X, lengths=lengths)
+    assert_refused(match, model, X, lengths=lengths)
 
 
 @pytest.mark.parametrize("last", [-1, 6, 1.0, True, "all"])
 def test_a_wrong_number_of_last_steps_is_refused(last):
-    refused(rf"^last must be a number of steps from 0 to 5, got {last!r}$", model_of(small("mgrade")), X, last=last)
+    assert_refused(
+        rf"^last must be a number of steps from 0 to 5, got {last!r}$", model_of(small("mgrade")), X, last=last
+    )
 
 
 def test_last_steps_of_a_pooled_readout_or_of_padded_rows_are_refused(model):
-    refused(r"^last cannot go with readout 'mean'", model, X, last=1)
-    refused(r"^last cannot go with lengths", model_of(small("mgrade")), X, lengths=torch.tensor([5, 2]), last=1)
+    assert_refused(r"^last cannot go with readout 'mean'", model, X, last=1)
+    assert_refused(r"^last cannot go with lengths", model_of(small("mgrade")), X, lengths=torch.tensor([5, 2]), last=1)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +90,7 @@ def test_last_steps_of_a_pooled_readout_or_of_padded_rows_are_refused(model):
     ],
 )
 def test_a_wrong_restart_mask_is_refused(model, reset, match):
-    refused(match, model, X, reset=reset)
+    assert_refused(match, model, X, reset=reset)
 
 
 @pytest.mark.parametrize(
@@ -112,13 +108,13 @@ def test_a_wrong_restart_mask_is_refused(model, reset, match):
 )
 def test_the_state_of_another_model_is_refused(model, fields, batch, match):
     other = model_of(small("mgrade", **{"readout": "mean", **fields}))
-    refused(match, model, X, other.initial_state(batch))
-    refused(match, model.step, X[:, 0], other.initial_state(batch))
+    assert_refused(match, model, X, other.initial_state(batch))
+    assert_refused(match, model.step, X[:, 0], other.initial_state(batch))
 
 
 @pytest.mark.parametrize("state", [(), {}, torch.zeros(2, 6), "state"])
 def test_what_is_no_state_is_refused(model, state):
-    refused(
+    assert_refused(
         rf"^state must come from this model's initial_state or a call, got {type(state).__name__}$", model, X, state
     )
 
@@ -145,7 +141,7 @@ def test_a_state_of_the_right_shapes_is_accepted(model):
 def test_a_position_that_left_the_kernel_is_refused_until_it_is_constrained(model, position):
     with torch.no_grad():
         model.layers[1].conv.position[2, 1] = position
-    refused(r"^position must lie within 0 and length - 1 = 8, got ", model, X)
+    assert_refused(r"^position must lie within 0 and length - 1 = 8, got ", model, X)
     if position == position:
         model.constrain_()
         assert model(X)[0].isfinite().all()
@@ -155,13 +151,13 @@ def test_a_position_that_left_the_kernel_is_refused_until_it_is_constrained(mode
 def test_an_odd_number_of_documents_is_no_batch_of_pairs(rows):
     model = model_of(small("mgrade", readout="mean", pair=True))
     x = random_input(model.config, rows, 5)
-    refused(rf"^x must hold pairs of rows, first documents then second ones, got {rows} rows$", model, x)
+    assert_refused(rf"^x must hold pairs of rows, first documents then second ones, got {rows} rows$", model, x)
 
 
 def test_a_negative_batch_is_refused(model):
-    refused(r"^batch must be at least 0, got -1$", model.initial_state, -1)
+    assert_refused(r"^batch must be at least 0, got -1$", model.initial_state, -1)
 
 
 @pytest.mark.parametrize("x_t", [X, X[:, 0, :2], X[0, 0]])
 def test_a_step_of_the_wrong_shape_is_refused(model, x_t):
-    refused(r"^x must be floating point", model.step, x_t, model.initial_state(2))
+    assert_refused(r"^x must be floating point", model.step, x_t, model.initial_state(2))

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from helpers import DEVICES
 from mgrade.deploy import Op, Program, calibrate, from_model, quantise
-from mgrade.deploy.arithmetic import byte_factor
+from mgrade.deploy.arithmetic import factor
 from mgrade.nn import Model, ModelConfig, load
 from mgrade.train import Run, Stopped, TrainingStep, launch, load_recipe
 from mgrade.train.rounding import matrices, rounded, rounded_weights
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA"))]
 SNAP = (
     "model.taps=3",
     "model.max_delay=9",
@@ -77,7 +77,7 @@ def test_the_grid_is_that_of_an_export_and_what_is_on_it_stays(device, seed, spr
 
 def weights_of(op, weight):
     """The matrix of an integer operation in the units of `weight`: a power of two times its own."""
-    products = op.arrays["weight"] * byte_factor(op.arrays["multiplier"])[:, None].astype(np.float32)
+    products = op.arrays["weight"] * factor(op.arrays["multiplier"])[:, None].astype(np.float32)
     unit = np.abs(weight.numpy()).max() / np.abs(products).max()
     assert np.log2(unit) % 1 == 0
     return products * unit

@@ -6,10 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from helpers import DEVICES
 from mgrade import Model, ModelConfig
 from mgrade.train import TrainingStep, cosine, cross_entropy
-
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA"))]
 
 
 def loss(model, x, target):

@@ -20,9 +20,8 @@ SIGMOID: Ints = np.array(
 """sigmoid(-x) at these: the small half, the other follows from it."""
 TABLE_BITS = 7
 """Fraction bits added to sums over int8 tables, which have none of their own to spare."""
-BYTE_BITS = 5
-"""Fraction bits of a multiplier of one byte, which is 16 to 31 times a power of two from 1 to 2**15: that makes it
-about as large as one of 15 bits."""
+FACTOR_BITS = 5
+"""Fraction bits of what a multiplier stands for: one of a byte is then at most as large as one of 15 bits."""
 GELU_BITS, GELU_LINEAR, GELU_CUBIC = 12, 6536, 2338
 """gelu(u) = u sigmoid(1.5957691 u + 0.0713548 u^3): u with 12 fraction bits, the factors with 12 and 15."""
 
@@ -46,15 +45,16 @@ def bound(x: Ints) -> Ints:
 
 def rescale(total: Ints, multiplier: npt.NDArray[np.generic], down: int, bits: int) -> Ints:
     """total multiplier / 2**down, rounded once, half up, and saturated."""
-    if multiplier.dtype == np.uint8:
-        return saturate(shift_right(total * byte_factor(multiplier), down + BYTE_BITS), bits)
-    return saturate(shift_right(total * multiplier.astype(np.int64), down), bits)
+    return saturate(shift_right(total * factor(multiplier), down + FACTOR_BITS), bits)
 
 
-def byte_factor(multiplier: npt.NDArray[np.generic]) -> Ints:
-    """What a multiplier of one byte stands for, with BYTE_BITS fraction bits."""
-    byte = multiplier.astype(np.int64)
-    return (16 | byte & 15) << (byte >> 4)
+def factor(multiplier: npt.NDArray[np.generic]) -> Ints:
+    """What multipliers stand for, with FACTOR_BITS fraction bits.
+
+    Those of 15 bits stand for themselves, those of one byte for 16 to 31 times a power of two.
+    """
+    whole = multiplier.astype(np.int64)
+    return (16 | whole & 15) << (whole >> 4) if multiplier.dtype == np.uint8 else whole << FACTOR_BITS
 
 
 def sigmoid(x: Ints, exponent: int) -> Ints:

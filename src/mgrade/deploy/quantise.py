@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mgrade.deploy.arithmetic import BYTE_BITS, GATE_BITS, TABLE_BITS, UNIT, byte_factor
+from mgrade.deploy.arithmetic import FACTOR_BITS, GATE_BITS, TABLE_BITS, UNIT, factor
 from mgrade.deploy.check import ADD_SPREAD, LEAST_SHIFT, MAX_INTEGER_TERMS, MOST_EPSILON, MOST_SHIFT
 from mgrade.deploy.interpreter import Interpreter
 from mgrade.deploy.program import BITS, Op, Program
@@ -148,7 +148,7 @@ def _finest(op: Op, exponents: list[int], ranges: Ranges, bits: int) -> int:
         unit = max(size, bias) * 2.0 ** -exponents[op.args[0]]
     else:
         return 30
-    return 30 if unit == 0 else math.floor(-math.log2(8.01 * unit))
+    return 30 if unit == 0 else math.floor(-math.log2(8.01 * unit))  # a scale must be below 1/8
 
 
 def _one(size: float, exponent: int, bits: int) -> int:
@@ -180,7 +180,7 @@ class _Rows(NamedTuple):
 
     @property
     def scale(self) -> Array:
-        return byte_factor(self.byte) * 2.0**-self.fraction
+        return factor(self.byte) * 2.0**-self.fraction
 
 
 def _rows(weight: Array, floor: Array | float = 0.0, most: int = 60) -> _Rows:
@@ -196,11 +196,11 @@ def _rows(weight: Array, floor: Array | float = 0.0, most: int = 60) -> _Rows:
     part, exponent = np.frexp(needed)
     first = 16 * (exponent - 5) + np.ceil(32 * part).astype(np.int64) - 16
     least, byte, q = np.full(len(weight), np.inf), first, np.zeros_like(weight)
-    for code in (first + more for more in range(16)):
-        factor = byte_factor(code)
-        scale = (factor * 2.0**-fraction)[:, None]
+    for code in ((first + more).astype(np.uint8) for more in range(16)):
+        size = factor(code)
+        scale = (size * 2.0**-fraction)[:, None]
         units = np.rint(weight / scale)
-        error = np.where(factor < 2 * needed, ((units * scale - weight) ** 2).sum(1), np.inf)
+        error = np.where(size < 2 * needed, ((units * scale - weight) ** 2).sum(1), np.inf)
         better = error < least
         least, byte, q = (
             np.where(better, error, least),
@@ -219,8 +219,8 @@ class _Quantiser:
     def _rounded(self, index: int, weight: Array, source: int, floor: Array | float = 0.0) -> tuple[_Rows, int]:
         """A matrix, and the shift from sums over values with `source` fraction bits to the scale of the result."""
         shift = self.exponents[index + 1] - source
-        rows = _rows(weight, floor, MOST_SHIFT + BYTE_BITS + shift)
-        if (down := rows.fraction - BYTE_BITS - shift) < LEAST_SHIFT:
+        rows = _rows(weight, floor, MOST_SHIFT + FACTOR_BITS + shift)
+        if (down := rows.fraction - FACTOR_BITS - shift) < LEAST_SHIFT:
             raise ValueError(f"a scale must be below 1/8, got {rows.scale.max() * 2.0**shift:g}")
         return rows, down
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mgrade.deploy import Program, print_c
-from mgrade.deploy.arithmetic import byte_factor
+from mgrade.deploy.arithmetic import factor
 from mgrade.deploy.c.printer import TYPES
 from mgrade.deploy.program import Op
 from mgrade.play.watch import watched
@@ -123,9 +123,7 @@ def _kernel(op: Op, rows: int) -> npt.NDArray[np.float64]:
     weight = op.arrays["weight"].astype(np.float64)
     weight = weight.T if op.kind == "filter" else weight
     if "multiplier" in op.arrays:  # whole numbers have a scale per channel
-        multiplier = op.arrays["multiplier"]
-        factor = byte_factor(multiplier) if multiplier.dtype == np.uint8 else multiplier
-        weight = weight * factor.astype(np.float64)[:, None]
+        weight = weight * factor(op.arrays["multiplier"])[:, None]
     lag = np.broadcast_to(op.arrays["lag"], weight.shape).astype(np.int64)
     kernel = np.zeros((len(weight), rows))
     np.add.at(kernel, (np.arange(len(weight))[:, None], lag), weight)

@@ -28,12 +28,13 @@
 #endif
 
 /* MG_HOT is a function of its own; on small chips also once for all calls, where GCC would make one for each. */
-#if defined(__GNUC__) && defined(__arm__) && !defined(__clang__)
+#if defined(__GNUC__)
 #define MG_UNUSED __attribute__((unused))
+#if defined(__arm__) && !defined(__clang__)
 #define MG_HOT __attribute__((unused, noinline, noclone))
-#elif defined(__GNUC__)
-#define MG_UNUSED __attribute__((unused))
+#else
 #define MG_HOT __attribute__((unused, noinline))
+#endif
 #else
 #define MG_UNUSED
 #define MG_HOT
