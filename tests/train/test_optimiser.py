@@ -25,10 +25,15 @@ def test_positions_learn_five_times_as_fast_and_nothing_but_weights_decays():
             assert group["weight_decay"] == (0.1 if decays else 0.0), name
 
 
-def test_recurrent_parameters_of_an_lru_have_their_own_rate():
+def test_recurrent_parameters_of_an_lru_have_their_own_rate_and_decay():
     model = Model(ModelConfig.lru(inputs=2, outputs=2, dim=4, depth=1))
-    rates = {group["lr"] for group in parameter_groups(model, 1e-2, 0.1, recurrence_rate=0.5)}
-    assert rates == {1e-2, 5e-3}
+    lru = model.layers[0].recurrence
+    recurrent = {id(p) for p in (lru.log_rate, lru.log_phase, lru.log_gain, lru.input)}
+    for group in parameter_groups(model, 1e-2, 0.1, recurrence_rate=0.5, recurrence_decay=0.3):
+        special = [id(parameter) in recurrent for parameter in group["params"]]
+        assert all(special) or not any(special)
+        assert group["lr"] == (5e-3 if all(special) else 1e-2)
+        assert (group["weight_decay"] == 0.3) == all(special)
 
 
 def test_positions_are_kept_in_range_after_an_update():

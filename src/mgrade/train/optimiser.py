@@ -12,11 +12,13 @@ from mgrade.nn import LRU, DelayConv, Model
 POSITION_RATE = 5.0
 
 
-def parameter_groups(model: Model, rate: float, decay: float, *, recurrence_rate: float = 1.0) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: Model, rate: float, decay: float, *, recurrence_rate: float = 1.0, recurrence_decay: float = 0.0
+) -> list[dict[str, Any]]:
     """Groups for `torch.optim.AdamW`: decay on weight matrices and convolution weights alone.
 
-    Biases, norms, delay positions and the recurrent parameters of an LRU do not decay; positions learn
-    `POSITION_RATE` times as fast, the LRU's recurrent parameters `recurrence_rate` times (the paper's beta).
+    Biases, norms and delay positions do not decay; positions learn `POSITION_RATE` times as fast. The recurrent
+    parameters of an LRU learn `recurrence_rate` times as fast (the paper's beta) and decay by `recurrence_decay`.
     """
     positions, recurrent, plain = [], [], []
     for module in model.modules():
@@ -35,6 +37,6 @@ def parameter_groups(model: Model, rate: float, decay: float, *, recurrence_rate
         {"params": weights, "lr": rate, "weight_decay": decay},
         {"params": plain, "lr": rate, "weight_decay": 0.0},
         {"params": positions, "lr": POSITION_RATE * rate, "weight_decay": 0.0},
-        {"params": recurrent, "lr": recurrence_rate * rate, "weight_decay": 0.0},
+        {"params": recurrent, "lr": recurrence_rate * rate, "weight_decay": recurrence_decay},
     ]
     return [group for group in groups if group["params"]]

@@ -31,6 +31,8 @@ class Training:
     """Weight decay, on weights alone."""
     recurrence_rate: float = 1.0
     """Learning rate of an LRU's recurrent parameters over that of the rest [beta]."""
+    recurrence_decay: float = 0.0
+    """Weight decay on an LRU's recurrent parameters: pulls its magnitudes towards 1/e, its memory to a step."""
     schedule: str = "cosine"
     """`cosine` down to 0 at the last step, or `constant`."""
     warmup: float = 0.0
@@ -71,8 +73,10 @@ class Training:
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value > 0):
                 raise ValueError(f"{name} must be a number above 0, got {value!r}")
-        if not (_is_number(self.decay) and self.decay >= 0):
-            raise ValueError(f"decay must be a number of at least 0, got {self.decay!r}")
+        for name in ("decay", "recurrence_decay"):
+            value = getattr(self, name)
+            if not (_is_number(value) and value >= 0):
+                raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
         for name in ("warmup", "sigma_until"):
             value = getattr(self, name)
             if not (_is_number(value) and 0 <= value <= 1):

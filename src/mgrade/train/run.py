@@ -86,6 +86,7 @@ class Run:
             rate=train.rate,
             decay=train.decay,
             recurrence_rate=train.recurrence_rate,
+            recurrence_decay=train.recurrence_decay,
             schedule=_factors(train, self.steps),
             clip=train.clip,
             int8=train.int8,

@@ -50,6 +50,7 @@ class TrainingStep:
         rate: float,
         decay: float = 0.0,
         recurrence_rate: float = 1.0,
+        recurrence_decay: float = 0.0,
         schedule: Sequence[float] = (1.0,),
         clip: tuple[str, float] | None = None,
         capture: bool = True,
@@ -67,7 +68,9 @@ class TrainingStep:
         device = self.parameters[0].device
         self.on_cuda = device.type == "cuda"
         self.captures = capture and self.on_cuda and self.processes.count == 1
-        groups = parameter_groups(model, rate, decay, recurrence_rate=recurrence_rate)
+        groups = parameter_groups(
+            model, rate, decay, recurrence_rate=recurrence_rate, recurrence_decay=recurrence_decay
+        )
         rates = torch.tensor([group["lr"] for group in groups])
         self.current = rates.to(device)
         if self.on_cuda:  # rates that a graph can change must live on the device
