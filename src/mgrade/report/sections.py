@@ -74,9 +74,9 @@ def _arena(known: Known) -> Section:
     options: dict[str, list[Part]] = {}
     found = []
     for task in paper.ARENA:
-        rows = [row for row in rows_of([task], known) if row.recipe in (f"{task}/mgrade", f"{task}/lru")]
         beside = {row.model: (row.parameters, row.buffer) for row in published(task)}
         ours = {f"{task}/mgrade": beside["mGRADE"], f"{task}/lru": beside["LRU (the paper's)"]}
+        rows = [row for row in rows_of([task], known) if row.recipe.partition("@")[0] in ours]
         more = [
             (_published_name(model), share(paper.arena_accuracy(model, task)), *_dashes(beside.get(model)))
             for model in paper.arena_models()
