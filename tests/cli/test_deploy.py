@@ -94,7 +94,7 @@ def test_a_run_is_exported_to_every_target(capsys, run, tmp_path, to, precision)
     }[to]
     if (to, precision) == ("wasm", "float32"):
         files.add("flipflop.relaxed.wasm")
-    headers = {"mgrade_float.h"} if precision == "float32" else {"mgrade_integer.h", "mgrade_dots.h"}
+    headers = {"mgrade_float.h"} if precision == "float32" else {"mgrade_integer.h", "mgrade_lanes.h", "mgrade_dots.h"}
     runtime = headers if to == "c" else set()
     always = {"program.safetensors", "export.json", "about.json"}
     assert {path.name for path in out.iterdir()} == files | runtime | always

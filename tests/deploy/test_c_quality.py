@@ -185,15 +185,20 @@ def has_avx2():
 
 
 @pytest.mark.skipif(not has_avx2(), reason="this machine has no AVX2")
-@pytest.mark.parametrize("more", [("-mavx2",), ("-mavx2", "-DMGRADE_PLAIN")], ids=["vectors", "plain"])
+@pytest.mark.parametrize(
+    "more", [("-mavx2",), ("-msse4.1",), ("-mavx2", "-DMGRADE_PLAIN")], ids=["wide", "narrow", "plain"]
+)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("dim", [16, 33, 70])
 def test_whole_numbers_are_the_same_with_and_without_vectors(tmp_path, precision, dim, more):
-    """Linear maps and filters wider than a vector, over the largest numbers too."""
-    program = integer(program_of("mgrade", dim=dim, taps=4, max_delay=9, sigma=3.0), precision)
-    assert {"filter", "linear"} <= {op.kind for op in program.ops}
-    x = np.concatenate([extremes(program, 20), inputs_for(program, 1, 20)[0]])
-    assert_as_interpreted(program, sanitised(tmp_path, program, x, *more), Interpreter(program).run(x[None])[0])
+    """Linear maps, filters, gates and activations wider than a vector, over the largest numbers too."""
+    kinds = set()
+    for mlp in ("gelu", "glu"):
+        program = integer(program_of("mgrade", dim=dim, taps=4, max_delay=9, sigma=3.0, mlp=mlp), precision)
+        kinds |= {op.kind for op in program.ops}
+        x = np.concatenate([extremes(program, 20), inputs_for(program, 1, 20)[0]])
+        assert_as_interpreted(program, sanitised(tmp_path, program, x, *more), Interpreter(program).run(x[None])[0])
+    assert {"filter", "linear", "gated", "gelu", "glu"} <= kinds
 
 
 def extremes(program, time):
@@ -210,7 +215,8 @@ def extremes(program, time):
 def test_no_integer_program_that_is_allowed_overflows(tmp_path_factory, precision, seed):
     program = random_program(seed, precision)
     x = inputs_of(program, 1, 30)[0] if program.tokens else extremes(program, 30)
-    y = sanitised(tmp_path_factory.mktemp("c"), program, x)
+    vectors = ("-mavx2",) if seed % 2 and has_avx2() else ()
+    y = sanitised(tmp_path_factory.mktemp("c"), program, x, *vectors)
     assert_as_interpreted(program, y, Interpreter(program).run(x[None])[0])
 
 

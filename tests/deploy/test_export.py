@@ -77,7 +77,7 @@ def test_an_arduino_library_has_its_layout_and_compiles(tmp_path, program):
     assert required <= properties.keys()
     assert properties["includes"] == "my_sensor.h"
     assert re.fullmatch(r"\d+\.\d+\.\d+", properties["version"])
-    runtime = {"mgrade_integer.h", "mgrade_dots.h"} if program.integer else {"mgrade_float.h"}
+    runtime = {"mgrade_integer.h", "mgrade_lanes.h", "mgrade_dots.h"} if program.integer else {"mgrade_float.h"}
     assert {path.name for path in (folder / "src").iterdir()} == {"my_sensor.h", "my_sensor.c", *runtime}
 
     sketch = folder / "examples" / "my_sensor" / "my_sensor.ino"

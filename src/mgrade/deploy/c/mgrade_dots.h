@@ -55,9 +55,14 @@ typedef int16_t mg_value;
 #define MG_WRITTEN_OUT
 #endif
 
-/* Rows of a matrix that are summed side by side, and channels of a filter. */
+/* Rows of a matrix that are summed side by side, channels of a filter, and rows whose sums are scaled together. */
 #define MG_ROWS 4
 #define MG_BLOCK 16
+#if defined(MG_WASM) || defined(MG_AVX2)
+#define MG_ENDS 16
+#else
+#define MG_ENDS MG_ROWS
+#endif
 
 #if defined(MG_DSP)
 /* Four weights times four values, of which the even and the odd ones come in pairs. */
@@ -70,15 +75,16 @@ MG_UNUSED static inline int32_t mg_dot_four(int32_t sum, const int8_t *w, int16x
 #endif
 
 #if defined(MG_WASM)
-/* As many values as 16-bit numbers, the sums of pairs of products, and the sum of all of them. */
+/* As many values as 16-bit numbers, the sums of pairs of products, and the sums of all those of four rows. */
 typedef v128_t mg_sums;
 #define MG_WIDTH 8
 #define MG_WIDEN(x) wasm_i16x8_load8x8(x)
 #define MG_LOAD_WIDE(x) wasm_v128_load(x)
 #define MG_PLUS_PAIRS(sum, w, x) wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(w, x))
-MG_UNUSED static inline int32_t mg_across(mg_sums v) {
-    return wasm_i32x4_extract_lane(v, 0) + wasm_i32x4_extract_lane(v, 1) + wasm_i32x4_extract_lane(v, 2) +
-           wasm_i32x4_extract_lane(v, 3);
+#define MG_PLUS_NEXT(a, b) wasm_i32x4_add(wasm_i32x4_shuffle(a, b, 0, 2, 4, 6), wasm_i32x4_shuffle(a, b, 1, 3, 5, 7))
+MG_UNUSED static inline void mg_across(int32_t *sum, mg_sums a, mg_sums b, mg_sums c, mg_sums d) {
+    const v128_t low = MG_PLUS_NEXT(a, b), high = MG_PLUS_NEXT(c, d);
+    wasm_v128_store(sum, MG_PLUS_NEXT(low, high));
 }
 #elif defined(MG_AVX2)
 typedef __m256i mg_sums;
@@ -86,11 +92,12 @@ typedef __m256i mg_sums;
 #define MG_WIDEN(x) _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(x)))
 #define MG_LOAD_WIDE(x) _mm256_loadu_si256((const __m256i *)(const void *)(x))
 #define MG_PLUS_PAIRS(sum, w, x) _mm256_add_epi32(sum, _mm256_madd_epi16(w, x))
-MG_UNUSED static inline int32_t mg_across(mg_sums v) {
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+MG_UNUSED static inline void mg_across(int32_t *sum, mg_sums a, mg_sums b, mg_sums c, mg_sums d) {
+    const __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    _mm_storeu_si128((__m128i *)(void *)sum, four);
 }
+#define MG_EIGHT(x, half) _mm256_cvtepi16_epi32(_mm256_extracti128_si256(x, half))
 MG_UNUSED static inline void mg_add_eight(int32_t *sum, __m256i v) {
     __m256i *at = (__m256i *)(void *)sum;
     _mm256_storeu_si256(at, _mm256_add_epi32(_mm256_loadu_si256(at), v));
@@ -104,8 +111,26 @@ MG_UNUSED static inline void mg_add_eight(int32_t *sum, __m256i v) {
 
 /* sum[r] = sum_i w[r][i] x[i] for MG_ROWS rows of weights, so far apart: the hot loop. */
 MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, int apart, const mg_value *x, int n) {
-    int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
     const int8_t *w0 = w, *w1 = w + apart, *w2 = w1 + apart, *w3 = w2 + apart;
+#if defined(MG_WIDTH)
+    const int whole = n - n % MG_WIDTH;
+    mg_sums t0 = {0}, t1 = t0, t2 = t0, t3 = t0;
+    for (int i = 0; i < whole; i += MG_WIDTH) {
+        const mg_sums past = MG_VALUES(x + i);
+        t0 = MG_PLUS_PAIRS(t0, MG_WIDEN(w0 + i), past);
+        t1 = MG_PLUS_PAIRS(t1, MG_WIDEN(w1 + i), past);
+        t2 = MG_PLUS_PAIRS(t2, MG_WIDEN(w2 + i), past);
+        t3 = MG_PLUS_PAIRS(t3, MG_WIDEN(w3 + i), past);
+    }
+    mg_across(sum, t0, t1, t2, t3);
+    for (int i = whole; i < n; i++) {
+        sum[0] += w0[i] * x[i];
+        sum[1] += w1[i] * x[i];
+        sum[2] += w2[i] * x[i];
+        sum[3] += w3[i] * x[i];
+    }
+#else
+    int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 #if defined(MG_HELIUM) && MG_BITS == 16
     for (int left = n; left > 0; left -= 8, x += 8, w0 += 8, w1 += 8, w2 += 8, w3 += 8) {
         const mve_pred16_t here = vctp16q((uint32_t)left);
@@ -126,21 +151,7 @@ MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, int apart, c
     }
 #else
     int whole = 0;
-#if defined(MG_WIDTH)
-    whole = n - n % MG_WIDTH;
-    mg_sums t0 = {0}, t1 = t0, t2 = t0, t3 = t0;
-    for (int i = 0; i < whole; i += MG_WIDTH) {
-        const mg_sums past = MG_VALUES(x + i);
-        t0 = MG_PLUS_PAIRS(t0, MG_WIDEN(w0 + i), past);
-        t1 = MG_PLUS_PAIRS(t1, MG_WIDEN(w1 + i), past);
-        t2 = MG_PLUS_PAIRS(t2, MG_WIDEN(w2 + i), past);
-        t3 = MG_PLUS_PAIRS(t3, MG_WIDEN(w3 + i), past);
-    }
-    s0 = mg_across(t0);
-    s1 = mg_across(t1);
-    s2 = mg_across(t2);
-    s3 = mg_across(t3);
-#elif defined(MG_DSP) && MG_BITS == 16
+#if defined(MG_DSP) && MG_BITS == 16
     whole = n - n % 4;
     for (int i = 0; i < whole; i += 4) {
         uint32_t low, high;
@@ -165,6 +176,7 @@ MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, int apart, c
     sum[1] = s1;
     sum[2] = s2;
     sum[3] = s3;
+#endif
 }
 
 /* sum[j] += w[j] x[j] for MG_BLOCK channels. */
@@ -183,10 +195,8 @@ MG_UNUSED static inline void mg_weigh(int32_t *restrict sum, const int8_t *restr
     }
 #elif defined(MG_AVX2)
     const __m256i weights = MG_WIDEN(w), past = MG_VALUES(x);
-    const __m256i low = _mm256_mullo_epi16(weights, past), high = _mm256_mulhi_epi16(weights, past);
-    const __m256i even = _mm256_unpacklo_epi16(low, high), odd = _mm256_unpackhi_epi16(low, high);
-    mg_add_eight(sum, _mm256_permute2x128_si256(even, odd, 0x20));
-    mg_add_eight(sum + 8, _mm256_permute2x128_si256(even, odd, 0x31));
+    mg_add_eight(sum, _mm256_mullo_epi32(MG_EIGHT(weights, 0), MG_EIGHT(past, 0)));
+    mg_add_eight(sum + 8, _mm256_mullo_epi32(MG_EIGHT(weights, 1), MG_EIGHT(past, 1)));
 #else
     MG_WRITTEN_OUT
     for (int j = 0; j < MG_BLOCK; j++) sum[j] += w[j] * x[j];

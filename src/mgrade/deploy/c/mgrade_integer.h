@@ -5,7 +5,7 @@
 #ifndef MGRADE_INTEGER_H
 #define MGRADE_INTEGER_H
 
-#include "mgrade_dots.h"
+#include "mgrade_lanes.h"
 
 #define MG_TOP ((1 << (MG_BITS - 1)) - 1)
 #define MG_UNIT 24      /* fraction bits of what the sigmoid gives */
@@ -71,71 +71,59 @@ MG_UNUSED static inline int32_t mg_align(mg_value x, int bits) {
     return moved > 32767 ? 32767 : moved < -32767 ? -32767 : moved;
 }
 
-#if defined(MG_HELIUM)
-/* Four at a time: loads and saturating stores of values, aligned ones, and their sigmoid. */
-MG_UNUSED static inline int32x4_t mg_load_four(const mg_value *x, mve_pred16_t here) {
-#if MG_BITS == 16
-    return vldrhq_z_s32(x, here);
-#else
-    return vldrbq_z_s32(x, here);
-#endif
-}
-
-MG_UNUSED static inline void mg_store_four(mg_value *y, int32x4_t x, mve_pred16_t here) {
-    x = vmaxq_s32(vminq_s32(x, vdupq_n_s32(MG_TOP)), vdupq_n_s32(-MG_TOP - 1));
-#if MG_BITS == 16
-    vstrhq_p_s32(y, x, here);
-#else
-    vstrbq_p_s32(y, x, here);
-#endif
-}
-
-MG_UNUSED static inline int32x4_t mg_align_four(int32x4_t x, int bits) {
-    x = vrshlq_n_s32(x, bits < -16 ? 16 : -bits);
-    return vmaxq_s32(vminq_s32(x, vdupq_n_s32(32767)), vdupq_n_s32(-32767));
-}
-
-MG_UNUSED static inline int32x4_t mg_sigmoid_four(int32x4_t x) {
-    const int32x4_t size = vminq_s32(vabsq_s32(x), vdupq_n_s32(32767)), rest = vandq_s32(size, vdupq_n_s32(255));
-    const uint32x4_t at = vreinterpretq_u32_s32(vshrq_n_s32(size, 8));
-    const int32x4_t here = vldrwq_gather_shifted_offset_s32(mg_sigmoid_table, at);
-    const int32x4_t next = vldrwq_gather_shifted_offset_s32(mg_sigmoid_table + 1, at);
-    const int32x4_t last = vldrwq_gather_shifted_offset_s32(mg_sigmoid_table + 2, at), slope = vsubq_s32(next, here);
-    const int32x4_t bow = vmulq_s32(rest, vsubq_s32(vdupq_n_s32(256), rest));
-    const int32x4_t bend = vshrq_n_s32(vmulq_s32(vsubq_s32(vsubq_s32(last, next), slope), bow), 9);
-    const int32x4_t low = vaddq_s32(here, vrshrq_n_s32(vsubq_s32(vmulq_s32(slope, rest), bend), 8));
-    return vpselq_s32(low, vsubq_s32(vdupq_n_s32(1 << MG_UNIT), low), vcmpltq_n_s32(x, 0));
-}
-#endif
-
 /* Of a value with `bits` fraction bits. */
 MG_UNUSED static inline int32_t mg_gate(mg_value x, int bits) { return mg_sigmoid(mg_align(x, bits - MG_GATE_BITS)); }
+
+#if defined(MG_LANES)
+MG_UNUSED static inline mg_lanes mg_aligned(mg_lanes x, int bits) {
+    return mg_at_least(mg_at_most(mg_move(x, bits < -16 ? -16 : bits), 32767), -32767);
+}
+
+MG_UNUSED static inline mg_lanes mg_sigmoids(mg_lanes x) {
+    const mg_lanes size = mg_at_most(mg_size(x), 32767), rest = size & 255, at = size >> 8;
+    const mg_lanes here = mg_gather(mg_sigmoid_table, at), next = mg_gather(mg_sigmoid_table + 1, at);
+    const mg_lanes last = mg_gather(mg_sigmoid_table + 2, at), slope = next - here;
+    const mg_lanes bend = ((last - next - slope) * (rest * (256 - rest))) >> 9;
+    const mg_lanes low = here + MG_ROUND(slope * rest - bend, 8);
+    return mg_choose_negative(x, low, (1 << MG_UNIT) - low);
+}
+#endif
+
+/* mg_gate of n values, n up to MG_GATES. */
+#if defined(MG_LANES)
+#define MG_GATES MG_LANES
+#else
+#define MG_GATES 1
+#endif
+MG_UNUSED static inline void mg_gates(int32_t *take, const mg_value *x, int bits, int n) {
+    int i = 0;
+    MG_BY_LANES(MG_STORE_WHOLE(take + i, mg_sigmoids(mg_aligned(MG_LOAD(x + i), bits - MG_GATE_BITS)));)
+    for (; i < n; i++) take[i] = mg_gate(x[i], bits);
+}
 
 /* Activations: `bits` are the fraction bits of x ------------------------------------------------------------------ */
 
 MG_HOT static void mg_gelu(mg_value *y, const mg_value *x, int bits, int n) {
-#if defined(MG_HELIUM)
-    for (int left = n; left > 0; left -= 4, x += 4, y += 4) {
-        const mve_pred16_t here = vctp32q((uint32_t)left);
-        const int32x4_t value = mg_load_four(x, here), u = mg_align_four(value, bits - 12);
-        const int32x4_t cube = vshrq_n_s32(vmulq_n_s32(vshrq_n_s32(vmulq_s32(u, u), 12), 2338), 15);
-        const int32x4_t inner = vrshrq_n_s32(vmulq_s32(u, vaddq_n_s32(cube, 6536)), 13);
-        const int32x4_t share = vshrq_n_s32(mg_sigmoid_four(inner), MG_UNIT - 15);
-        mg_store_four(y, vrshrq_n_s32(vmulq_s32(value, share), 15), here);
-    }
-#else
-    for (int i = 0; i < n; i++) {
+    int i = 0;
+    MG_BY_LANES(const mg_lanes value = MG_LOAD(x + i), u = mg_aligned(value, bits - 12);
+                const mg_lanes slope = 6536 + ((((u * u) >> 12) * 2338) >> 15);
+                const mg_lanes share = mg_sigmoids(MG_ROUND(u * slope, 13)) >> (MG_UNIT - 15);
+                MG_STORE(y + i, MG_ROUND(value * share, 15));)
+    for (; i < n; i++) {
         const int32_t u = mg_align(x[i], bits - 12);
         const int32_t slope = 6536 + ((((u * u) >> 12) * 2338) >> 15);
         const int32_t share = mg_sigmoid((u * slope + (1 << 12)) >> 13) >> (MG_UNIT - 15);
         y[i] = (mg_value)((x[i] * share + (1 << 14)) >> 15);
     }
-#endif
 }
 
 MG_HOT static void mg_glu(mg_value *y, const mg_value *x, const mg_value *gate, int gate_bits, int n) {
-    for (int i = 0; i < n; i++)
-        y[i] = (mg_value)mg_shift((int64_t)x[i] * mg_gate(gate[i], gate_bits), MG_UNIT);
+    for (int i = 0; i < n; i += MG_GATES) {
+        const int some = n - i < MG_GATES ? n - i : MG_GATES;
+        int32_t take[MG_GATES];
+        mg_gates(take, gate + i, gate_bits, some);
+        for (int j = 0; j < some; j++) y[i + j] = (mg_value)mg_shift((int64_t)x[i + j] * take[j], MG_UNIT);
+    }
 }
 
 /* a 2^up_a + b 2^up_b, then down. */
@@ -185,24 +173,23 @@ MG_HOT static void mg_norm(mg_value *y, const mg_value *x, const int16_t *scale,
 
 /* Linear maps ----------------------------------------------------------------------------------------------------- */
 
-/* y = (sum + bias 2^bias_up) multiplier, rescaled: one row, or MG_ROWS. */
-MG_UNUSED static inline void mg_finish(mg_value *y, const int32_t *sum, const int16_t *bias, int bias_up,
-                                       const uint8_t *multiplier, int down, int rows) {
+/* y = (sum + bias 2^bias_up) multiplier, rescaled: MG_ENDS rows, or fewer. */
+MG_UNUSED static inline void mg_finish(mg_value *restrict y, const int32_t *restrict sum, const int16_t *restrict bias,
+                                       int bias_up, const uint8_t *restrict multiplier, int down, int rows) {
 #if defined(MG_HELIUM)
     const mve_pred16_t here = vctp32q((uint32_t)rows);
-    const int32x4_t byte = vreinterpretq_s32_u32(vldrbq_z_u32(multiplier, here));
-    const int32x4_t digits = vorrq_s32(vshlq_n_s32(vandq_s32(byte, vdupq_n_s32(15)), 11), vdupq_n_s32(32768));
-    const int32x4_t total = vaddq_s32(vld1q_s32(sum), vshlq_r_s32(vldrhq_z_s32(bias, here), bias_up));
-    const int32x4_t top = vmulhq_s32(total, vshlq_s32(digits, vshrq_n_s32(byte, 4)));
-    mg_store_four(y, vrshlq_n_s32(top, 16 - down), here);
+    const mg_lanes byte = vreinterpretq_s32_u32(vldrbq_z_u32(multiplier, here));
+    const mg_lanes digits = vorrq_s32(vshlq_n_s32(vandq_s32(byte, vdupq_n_s32(15)), 11), vdupq_n_s32(32768));
+    const mg_lanes total = vaddq_s32(vld1q_s32(sum), vshlq_r_s32(vldrhq_z_s32(bias, here), bias_up));
+    const mg_lanes top = vmulhq_s32(total, vshlq_s32(digits, vshrq_n_s32(byte, 4)));
+    MG_STORE(y, mg_at_least(mg_at_most(mg_move(top, down - 16), MG_TOP), -MG_TOP - 1));
 #else
-    if (rows == 1) {
-        y[0] = mg_rescale(bias[0] * (1 << bias_up) + sum[0], mg_byte(multiplier[0]), down);
-        return;
-    }
-    MG_WRITTEN_OUT
-    for (int r = 0; r < MG_ROWS; r++)
-        y[r] = mg_rescale(bias[r] * (1 << bias_up) + sum[r], mg_byte(multiplier[r]), down);
+    if (rows == MG_ENDS)
+        for (int r = 0; r < MG_ENDS; r++)
+            y[r] = mg_rescale(bias[r] * (1 << bias_up) + sum[r], mg_byte(multiplier[r]), down);
+    else
+        for (int r = 0; r < rows; r++)
+            y[r] = mg_rescale(bias[r] * (1 << bias_up) + sum[r], mg_byte(multiplier[r]), down);
 #endif
 }
 
@@ -211,9 +198,11 @@ MG_HOT static void mg_linear(mg_value *restrict y, const mg_value *restrict x, c
                              const int16_t *restrict bias, int bias_up, const uint8_t *restrict multiplier, int down,
                              int inputs, int outputs) {
     for (int j = 0, rows; j < outputs; j += rows, weight += rows * inputs) {
-        rows = outputs - j < MG_ROWS ? 1 : MG_ROWS; /* the last few one by one, as rows that are all the same */
-        int32_t sum[MG_ROWS];
-        mg_dots(sum, weight, rows == 1 ? 0 : inputs, x, inputs);
+        const int left = outputs - j; /* the last few one by one, as rows that are all the same */
+        rows = left >= MG_ENDS ? MG_ENDS : left >= MG_ROWS ? MG_ROWS : 1;
+        int32_t sum[MG_ENDS];
+        for (int r = 0; r < rows; r += MG_ROWS)
+            mg_dots(sum + r, weight + r * inputs, rows == 1 ? 0 : inputs, x, inputs);
         mg_finish(y + j, sum, bias + j, bias_up, multiplier + j, down, rows);
     }
 }
@@ -318,11 +307,15 @@ MG_HOT static void mg_taps_token(mg_value *restrict y, const uint16_t *restrict 
 #define MG_GATED(name, type)                                                                                        \
     MG_HOT static void name(mg_value *y, type *hidden, const mg_value *gate, const mg_value *candidate,             \
                             int gate_bits, int extra, int n) {                                                      \
-        for (int i = 0; i < n; i++) {                                                                               \
-            const int64_t take = mg_gate(gate[i], gate_bits);                                                       \
-            const int64_t change = (int64_t)candidate[i] * (1 << extra) - hidden[i];                                \
-            hidden[i] = (type)(hidden[i] + mg_shift(change * take, MG_UNIT));                                       \
-            y[i] = (mg_value)mg_shift(hidden[i], extra);                                                            \
+        for (int i = 0; i < n; i += MG_GATES) {                                                                     \
+            const int some = n - i < MG_GATES ? n - i : MG_GATES;                                                   \
+            int32_t take[MG_GATES];                                                                                 \
+            mg_gates(take, gate + i, gate_bits, some);                                                              \
+            for (int j = i; j < i + some; j++) {                                                                    \
+                const int64_t change = (int64_t)candidate[j] * (1 << extra) - hidden[j];                            \
+                hidden[j] = (type)(hidden[j] + mg_shift(change * take[j - i], MG_UNIT));                            \
+                y[j] = (mg_value)mg_shift(hidden[j], extra);                                                        \
+            }                                                                                                       \
         }                                                                                                           \
     }
 MG_GATED(mg_gated, mg_value)

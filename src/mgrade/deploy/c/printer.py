@@ -111,7 +111,7 @@ def check_name(name: str) -> str:
 
 def runtime(program: Program) -> tuple[str, ...]:
     """The headers that a program's C needs beside it; the first is included by it."""
-    return ("mgrade_integer.h", "mgrade_dots.h") if program.integer else ("mgrade_float.h",)
+    return ("mgrade_integer.h", "mgrade_lanes.h", "mgrade_dots.h") if program.integer else ("mgrade_float.h",)
 
 
 def print_c(
