@@ -18,6 +18,7 @@ from mgrade.deploy.interpreter import checked
 from mgrade.deploy.program import Program
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror")
+CACHE_LINE = 64
 # Many steps in one call, for sequences that are there already.
 RUN = """
 #include "{name}.h"
@@ -54,6 +55,12 @@ def _build(program: Program, folder: Path, cc: str, flags: tuple[str, ...]) -> P
     return library
 
 
+def _memory(size: int) -> ctypes.Array[ctypes.c_char]:
+    """So many bytes that begin with a line of the cache: no row of a delay line lies in more lines than it fills."""
+    room = ctypes.create_string_buffer(size + CACHE_LINE)
+    return (ctypes.c_char * size).from_buffer(room, -ctypes.addressof(room) % CACHE_LINE)
+
+
 class Compiled:
     """One stream through the compiled program."""
 
@@ -61,7 +68,7 @@ class Compiled:
         self.program = program
         with tempfile.TemporaryDirectory(prefix="mgrade-") as folder:
             self._library = ctypes.CDLL(str(_build(program, Path(folder), compiler(cc), flags)))
-        self.state = ctypes.create_string_buffer(self._library.model_size())
+        self.state = _memory(self._library.model_size())
         self._input = np.dtype("uint16" if program.tokens else program.precision)
         pooled = program.integer and program.ops[-1].kind in ("mean", "sum")
         self._output = np.dtype("int32" if pooled else program.precision)
@@ -71,7 +78,7 @@ class Compiled:
     def another(self) -> Compiled:
         """One more stream through the same library, at its beginning."""
         other = copy.copy(self)
-        other.state = ctypes.create_string_buffer(len(self.state))
+        other.state = _memory(len(self.state))
         other.reset()
         return other
 
