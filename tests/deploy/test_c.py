@@ -30,6 +30,7 @@ from deploy.programs import (
     run,
 )
 from mgrade.deploy import Interpreter, Op, Program, compile, from_model, optimise, print_c
+from mgrade.deploy.c.host import FAST
 from mgrade.deploy.interpreter import MOST_STEPS
 from mgrade.deploy.program import SPECS
 
@@ -39,7 +40,7 @@ PLAIN = ("-U__SSE2__", "-U__AVX__", "-U__AVX512F__", "-U__aarch64__")
 """Without the vectors that a microcontroller lacks."""
 FLAGS = {
     "slow": ("-O0",),
-    "fast": ("-O3", "-march=native"),
+    "fast": FAST,
     "plain": ("-O2", *PLAIN),
     "loose": ("-Os", "-ffast-math"),
     "loose-plain": ("-O2", "-ffast-math", *PLAIN),
