@@ -173,23 +173,19 @@ MG_HOT static void mg_norm(mg_value *y, const mg_value *x, const int16_t *scale,
 
 /* Linear maps ----------------------------------------------------------------------------------------------------- */
 
-/* y = (sum + bias 2^bias_up) multiplier, rescaled: MG_ENDS rows, or fewer. */
+/* y = (sum + bias 2^bias_up) multiplier, rescaled. */
 MG_UNUSED static inline void mg_finish(mg_value *restrict y, const int32_t *restrict sum, const int16_t *restrict bias,
-                                       int bias_up, const uint8_t *restrict multiplier, int down, int rows) {
+                                       int bias_up, const uint8_t *restrict multiplier, int down, int n) {
 #if defined(MG_HELIUM)
-    const mve_pred16_t here = vctp32q((uint32_t)rows);
-    const mg_lanes byte = vreinterpretq_s32_u32(vldrbq_z_u32(multiplier, here));
-    const mg_lanes digits = vorrq_s32(vshlq_n_s32(vandq_s32(byte, vdupq_n_s32(15)), 11), vdupq_n_s32(32768));
-    const mg_lanes total = vaddq_s32(vld1q_s32(sum), vshlq_r_s32(vldrhq_z_s32(bias, here), bias_up));
-    const mg_lanes top = vmulhq_s32(total, vshlq_s32(digits, vshrq_n_s32(byte, 4)));
-    MG_STORE(y, mg_at_least(mg_at_most(mg_move(top, down - 16), MG_TOP), -MG_TOP - 1));
+    int i = 0;
+    MG_BY_LANES(const mg_lanes byte = vreinterpretq_s32_u32(vldrbq_z_u32(multiplier + i, here));
+                const mg_lanes total = vldrwq_z_s32(sum + i, here) + vshlq_r_s32(vldrhq_z_s32(bias + i, here), bias_up);
+                const mg_lanes factor = vshlq_s32(((byte & 15) << 11) | 32768, byte >> 4);
+                const mg_lanes whole = mg_move(vmulhq_s32(total, factor), down - 16);
+                MG_STORE(y + i, mg_at_least(mg_at_most(whole, MG_TOP), -MG_TOP - 1));)
 #else
-    if (rows == MG_ENDS)
-        for (int r = 0; r < MG_ENDS; r++)
-            y[r] = mg_rescale(bias[r] * (1 << bias_up) + sum[r], mg_byte(multiplier[r]), down);
-    else
-        for (int r = 0; r < rows; r++)
-            y[r] = mg_rescale(bias[r] * (1 << bias_up) + sum[r], mg_byte(multiplier[r]), down);
+    for (int i = 0; i < n; i++)
+        y[i] = mg_rescale(bias[i] * (1 << bias_up) + sum[i], mg_byte(multiplier[i]), down);
 #endif
 }
 
@@ -226,6 +222,7 @@ MG_HOT static void mg_push(mg_value *line, uint16_t *at, const mg_value *x, int 
 }
 
 /* weight (taps, n), lag (taps): the same delays for all channels. */
+static const int16_t mg_none[MG_BLOCK] = {0};
 MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line, int at,
                              const int8_t *restrict weight, const MG_LAG *restrict lag,
                              const uint8_t *restrict multiplier, int down, int rows, int taps, int n) {
@@ -234,8 +231,7 @@ MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line
         int32_t sum[MG_BLOCK] = {0};
         for (int k = 0; k < taps; k++)
             mg_weigh(sum, weight + k * n + c, line + mg_before(at, lag[k], rows) * n + c);
-        MG_WRITTEN_OUT
-        for (int j = 0; j < MG_BLOCK; j++) y[c + j] = mg_rescale(sum[j], mg_byte(multiplier[c + j]), down);
+        mg_finish(y + c, sum, mg_none, 0, multiplier + c, down, MG_BLOCK);
     }
     for (int c = whole; c < n; c++) {
         int32_t sum = 0;
