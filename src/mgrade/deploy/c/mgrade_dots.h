@@ -57,20 +57,36 @@ typedef int16_t mg_value;
 
 /* Rows of a matrix that are summed side by side, channels of a filter, and rows whose sums are scaled together. */
 #define MG_ROWS 4
+#if defined(MG_DSP) && MG_BITS == 16
+#define MG_PAIRS 1 /* two values of 16 bits to a register, and sums of no more channels than there are registers for */
+#define MG_BLOCK 8
+#else
 #define MG_BLOCK 16
+#endif
 #if defined(MG_WASM) || defined(MG_AVX2)
 #define MG_ENDS 16
 #else
 #define MG_ENDS MG_ROWS
 #endif
 
-#if defined(MG_DSP)
-/* Four weights times four values, of which the even and the odd ones come in pairs. */
-MG_UNUSED static inline int32_t mg_dot_four(int32_t sum, const int8_t *w, int16x2_t even, int16x2_t odd) {
+#if defined(MG_PAIRS)
+/* Four bytes, wherever they lie: one load, also where -ffreestanding makes a call of memcpy. */
+MG_UNUSED static inline uint32_t mg_four(const void *at) {
     uint32_t four;
-    memcpy(&four, w, 4);
-    sum = __smlad(__sxtb16((int8x4_t)four), even, sum);
-    return __smlad(__sxtb16((int8x4_t)((four >> 8) | (four << 24))), odd, sum);
+#if defined(__GNUC__)
+    __builtin_memcpy(&four, at, 4);
+#else
+    memcpy(&four, at, 4);
+#endif
+    return four;
+}
+
+/* Of four weights the even and the odd ones, and four weights times four values. */
+#define MG_EVEN(four) __sxtb16((int8x4_t)(four))
+#define MG_ODD(four) __sxtb16((int8x4_t)((four) >> 8 | (four) << 24))
+MG_UNUSED static inline int32_t mg_dot_four(int32_t sum, const int8_t *w, int16x2_t even, int16x2_t odd) {
+    const uint32_t four = mg_four(w);
+    return __smlad(MG_ODD(four), odd, __smlad(MG_EVEN(four), even, sum));
 }
 #endif
 
@@ -151,12 +167,10 @@ MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, int apart, c
     }
 #else
     int whole = 0;
-#if defined(MG_DSP) && MG_BITS == 16
+#if defined(MG_PAIRS)
     whole = n - n % 4;
     for (int i = 0; i < whole; i += 4) {
-        uint32_t low, high;
-        memcpy(&low, x + i, 4);
-        memcpy(&high, x + i + 2, 4);
+        const uint32_t low = mg_four(x + i), high = mg_four(x + i + 2);
         const int16x2_t even = (int16x2_t)((low & 0xffffu) | (high << 16));
         const int16x2_t odd = (int16x2_t)((low >> 16) | (high & 0xffff0000u));
         s0 = mg_dot_four(s0, w0 + i, even, odd);
@@ -197,6 +211,17 @@ MG_UNUSED static inline void mg_weigh(int32_t *restrict sum, const int8_t *restr
     const __m256i weights = MG_WIDEN(w), past = MG_VALUES(x);
     mg_add_eight(sum, _mm256_mullo_epi32(MG_EIGHT(weights, 0), MG_EIGHT(past, 0)));
     mg_add_eight(sum + 8, _mm256_mullo_epi32(MG_EIGHT(weights, 1), MG_EIGHT(past, 1)));
+#elif defined(MG_PAIRS)
+    MG_WRITTEN_OUT
+    for (int j = 0; j < MG_BLOCK; j += 4) {
+        const uint32_t four = mg_four(w + j);
+        const int32_t even = MG_EVEN(four), odd = MG_ODD(four);
+        const int32_t low = (int32_t)mg_four(x + j), high = (int32_t)mg_four(x + j + 2);
+        sum[j] += (int16_t)even * (int16_t)low;
+        sum[j + 1] += (int16_t)odd * (low >> 16);
+        sum[j + 2] += (even >> 16) * (int16_t)high;
+        sum[j + 3] += (odd >> 16) * (high >> 16);
+    }
 #else
     MG_WRITTEN_OUT
     for (int j = 0; j < MG_BLOCK; j++) sum[j] += w[j] * x[j];

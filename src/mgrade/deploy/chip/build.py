@@ -11,7 +11,7 @@ from pathlib import Path
 from mgrade.deploy.chip.chips import GCC, Chip, ChipError, program
 
 FLAGS = (
-    *("-std=c99", "-O3", "-fopenmp-simd", "-ffunction-sections", "-fdata-sections"),
+    *("-std=c99", "-O3", "-fomit-frame-pointer", "-fopenmp-simd", "-ffunction-sections", "-fdata-sections"),
     *("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror"),
 )
 """What a model's files are compiled with, after the flags of the chip."""
