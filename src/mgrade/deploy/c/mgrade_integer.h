@@ -164,10 +164,13 @@ MG_HOT static void mg_norm(mg_value *y, const mg_value *x, const int16_t *scale,
         power += centred * centred;
     }
     int half;
-    const int64_t root = (int64_t)mg_reciprocal_root((uint64_t)power, &half);
+    const uint32_t root = (uint32_t)mg_reciprocal_root((uint64_t)power, &half);
+    const int down = 62 - MG_UNIT - half; /* 7 or more */
+    const int64_t middle = (int64_t)1 << (down - 1);
     for (int i = 0; i < n; i++) {
-        const int64_t unit = mg_shift((n * (int32_t)x[i] - sum) * root, 62 - MG_UNIT - half);
-        y[i] = mg_saturate(mg_clip(mg_shift(unit * scale[i], scale_shift) + shift[i], 65536));
+        const int32_t centred = n * (int32_t)x[i] - sum;
+        const int32_t unit = (int32_t)(((int64_t)centred * (int64_t)root + middle) >> down);
+        y[i] = mg_saturate(mg_clip(mg_shift((int64_t)unit * scale[i], scale_shift) + shift[i], 65536));
     }
 }
 
