@@ -195,9 +195,10 @@ def pooled(kind, precision, total, *more):
 
 @pytest.mark.parametrize("precision", ["float32", "int16"])
 @pytest.mark.parametrize("steps", [1 << 24, MOST_STEPS - 4, MOST_STEPS - 3, MOST_STEPS, MOST_STEPS + 1])
-def test_a_mean_over_very_many_steps(precision, steps):
-    """Where a float32 no longer counts, and where the past is halved."""
-    means = np.array([-123, 456])
+@pytest.mark.parametrize("means", [(-123, 456), (-32768, 32767)])
+def test_a_mean_over_very_many_steps(precision, steps, means):
+    """Where a float32 no longer counts, and where the past is halved; the largest means too."""
+    means = np.array(means)
     program, compiled, interpreter, state = pooled("mean", precision, means * steps, steps)
     x = inputs_for(program, 1, 4)
     expected = interpreter.run(x)

@@ -335,15 +335,15 @@ MG_HOT static void mg_rotate(mg_value *y, int32_t *hidden, const mg_value *drive
 
 /* Readouts -------------------------------------------------------------------------------------------------------- */
 
-/* total / steps, rounded half away from zero, always in as many steps. */
+/* total / steps, rounded half away from zero, always in as many turns: as many as a mean of 16-bit numbers has bits. */
 MG_UNUSED static inline int32_t mg_divide(int64_t total, uint32_t steps) {
     const uint64_t size = (total < 0 ? 0u - (uint64_t)total : (uint64_t)total) + steps / 2u;
-    uint64_t rest = 0, quotient = 0;
-    for (int bit = 47; bit >= 0; bit--) {
-        rest = (rest << 1) | ((size >> bit) & 1u);
-        const uint64_t fits = rest >= steps;
+    uint32_t rest = (uint32_t)(size >> 17), low = (uint32_t)size << 15, quotient = 0;
+    for (int bit = 0; bit < 17; bit++, low <<= 1) {
+        rest = rest << 1 | low >> 31;
+        const uint32_t fits = rest >= steps;
         rest -= fits ? steps : 0u;
-        quotient = (quotient << 1) | fits;
+        quotient = quotient << 1 | fits;
     }
     return total < 0 ? -(int32_t)quotient : (int32_t)quotient;
 }
