@@ -14,7 +14,7 @@ FLAGS = (
     *("-std=c99", "-O3", "-fomit-frame-pointer", "-fopenmp-simd", "-ffunction-sections", "-fdata-sections"),
     *("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror"),
 )
-"""What a model's files are compiled with, after the flags of the chip."""
+"""What a model's files are compiled with, after the flags of the chip. Clang would keep a register for frames."""
 INTEGER_FLAGS = ("-fno-unroll-loops",)
 """And an integer program's: loops unrolled would make its code twice as large, and no faster."""
 
