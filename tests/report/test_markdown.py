@@ -50,3 +50,16 @@ def test_only_tables_are_touched(tmp_path):
     assert filled.endswith("<!-- end -->\nafter\n")
     assert "old" not in filled
     assert "not run" in filled
+
+
+def test_recipes_that_differ_in_one_option_share_a_line(tmp_path):
+    filled = fill("<!-- table: highfreq by frequency -->\n<!-- end -->\n", tmp_path)
+    head, _, *lines = filled.splitlines()[1:-1]
+    assert [cell for cell in head.split(" | ") if cell.startswith("ours")] == [
+        f"ours, frequency {value}" for value in (0.07, 0.17, 0.33, 1.0)
+    ]
+    names = [line.split(" | ")[0] for line in lines]
+    assert len(names) == len(set(names))
+    assert {"| `highfreq/mgrade-1l`", "| `highfreq/mgrade-1l@…-early`"} < set(names)
+    assert all(line.count("not run") == 4 for line in lines)
+    assert all("| 0 of 5 |" in line for line in lines)

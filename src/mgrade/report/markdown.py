@@ -1,7 +1,8 @@
 """Tables inside a Markdown page, filled from result files: `python -m mgrade.report.markdown docs/results.md`.
 
-A table stands between `<!-- table: EXPERIMENT -->` and `<!-- end -->`, `<!-- stages: RUN -->` for the stages of an
-export, or `<!-- summary -->` for what mGRADE has reached everywhere; all else on the page is left as it is.
+A table stands between `<!-- table: EXPERIMENT -->` and `<!-- end -->`, `<!-- table: EXPERIMENT by OPTION -->` for one
+with a column for every value of the task's option, `<!-- stages: RUN -->` for the stages of an export, or
+`<!-- summary -->` for what mGRADE has reached everywhere; all else on the page is left as it is.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from pathlib import Path
 
 from mgrade._files import replace
 from mgrade.report.tables import Row, rows
-from mgrade.train import shipped
+from mgrade.train import load_recipe, shipped
 
-_PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
+_PLACE = re.compile(r"(<!-- table: ([\w-]+)(?: by (\w+))? -->\n).*?(<!-- end -->)", re.S)
 _STAGES = re.compile(r"(<!-- stages: ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
 _SUMMARY = re.compile(r"(<!-- summary -->\n).*?(<!-- end -->)", re.S)
 _HEAD = ("recipe", "figure", "paper", "ours", "seeds", "parameters", "state bytes")
@@ -23,15 +24,38 @@ _HEAD = ("recipe", "figure", "paper", "ours", "seeds", "parameters", "state byte
 
 def fill(text: str, results: Path) -> str:
     """The page with all its tables as the result files have them."""
-    text = _PLACE.sub(lambda place: place[1] + table(rows([place[2]], results)) + place[3], text)
+    text = _PLACE.sub(lambda place: place[1] + table(rows([place[2]], results), place[3]) + place[4], text)
     text = _SUMMARY.sub(lambda place: place[1] + summary(results) + place[2], text)
     return _STAGES.sub(lambda place: place[1] + stages(results / "deploy" / f"{place[2]}.json") + place[3], text)
 
 
-def table(found: list[Row]) -> str:
-    """Rows as a Markdown table."""
-    lines = [_HEAD, ("---",) * len(_HEAD), *((f"`{name}`", *rest) for name, *rest in (row.cells() for row in found))]
+def table(found: list[Row], option: str | None = None) -> str:
+    """Rows as a Markdown table; with an option of the task, those that differ in it alone share a line."""
+    if option:
+        head, body = _by(found, option)
+    else:
+        head, body = _HEAD, [row.cells() for row in found]
+    lines = [head, ("---",) * len(head), *((f"`{name}`", *rest) for name, *rest in body)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _by(found: list[Row], option: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The head and the lines of a table with a column for every value of an option. A line is called as its recipes
+    are, but for the value in the names of variants."""
+    lines: dict[tuple[str, str], dict[float, tuple[str, ...]]] = {}
+    for row in found:
+        value = getattr(load_recipe(row.recipe).task, option)
+        name = row.recipe.replace(f"@{value}-", "@…-").removesuffix(f"@{value}")
+        lines.setdefault((name, row.figure), {})[value] = row.cells()
+    values = sorted({value for line in lines.values() for value in line})
+    head = ("recipe", "figure", "paper", *(f"ours, {option} {value}" for value in values), "seeds each", *_HEAD[-2:])
+    body = []
+    for (name, figure), line in sorted(lines.items()):
+        ours = (line[value][3] if value in line else "" for value in values)
+        seeds = ", ".join(sorted({cells[4] for cells in line.values()}))
+        _, _, paper, _, _, *sizes = next(iter(line.values()))
+        body.append((name, figure, paper, *ours, seeds, *sizes))
+    return head, body
 
 
 def summary(results: Path) -> str:
