@@ -168,7 +168,6 @@ def test_a_name_is_given_or_made_of_the_folder(capsys, model, tmp_path):
         (("--state-bits", 8), "state_bits must be 16 or 32, got 8"),
         (("--activations", "float32"), "activations must be one of int16, int8, got 'float32'"),
         (("--activations", "int8"), "activations and state_bits go with precision int8, got precision float32"),
-        ((*WHOLE, "--activations", "int8", "--state-bits", 16), "state_bits must be 32 with int8 activations, got 16"),
         (("--calibrate", "x.csv"), "samples to find ranges on go with precision int8, got precision float32"),
         ((*WHOLE,), "a saved model has no data of its own: give --calibrate FILE.csv, or the folder of a run"),
         ((*WHOLE, "--calibrate", "none.csv"), "none.csv: cannot be read: No such file or directory"),
@@ -194,7 +193,8 @@ def test_a_wrong_choice_is_one_line_and_nothing_is_written(capsys, model, tmp_pa
         ("1,b,3\n", ", line 1: must be finite numbers, got '1,b,3'"),
         ("1,nan,3\n", ", line 1: must be finite numbers, got '1,nan,3'"),
         ("1,1e39,3\n", ", line 1: must be finite numbers, got '1,1e39,3'"),
-        ("1;2;3\n4;5;6\n", ", line 2: must be finite numbers, got '4;5;6'"),
+        ("1;2;3\n4,5,6\n", ", line 2: must be finite numbers, got '4,5,6'"),
+        ("1;2\n", ", line 1: must have 3 values, got 2"),
         (b"\xff\xfe1", ": must be UTF-8 text"),
     ],
 )
@@ -204,6 +204,14 @@ def test_a_bad_line_of_samples_is_named(capsys, model, tmp_path, text, message):
     arguments = ("export", model, *WHOLE, "--calibrate", path, "--out", tmp_path / "x")
     assert refused(capsys, *arguments) == f"{path}{message}"
     assert not (tmp_path / "x").exists()
+
+
+def test_a_model_is_not_mixed_with_its_export(capsys, model):
+    before = sorted(model.iterdir())
+    assert (
+        refused(capsys, "export", model, "--out", model) == f"{model}: is the folder of a saved model: choose another"
+    )
+    assert sorted(model.iterdir()) == before
 
 
 def test_what_is_no_model_is_refused(capsys, model, run, tmp_path):

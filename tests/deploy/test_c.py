@@ -1,7 +1,6 @@
 """C is what the interpreter is: to the bit for whole numbers, to rounding for float32."""
 
 import ctypes
-import dataclasses
 import itertools
 import shutil
 
@@ -27,7 +26,6 @@ from deploy.programs import (
     perturbed,
     program_of,
     random_program,
-    run,
 )
 from mgrade.deploy import Interpreter, Op, Program, compile, from_model, optimise, print_c
 from mgrade.deploy.c.host import FAST
@@ -297,26 +295,3 @@ def test_names_that_c_or_the_files_cannot_have_are_refused(name):
 def test_a_test_vector_is_made_of_numbers(test, message):
     with pytest.raises(ValueError, match=message):
         print_c(program_of("mgrade"), "model", test)
-
-
-def test_a_header_says_scales_and_labels_in_a_way_that_c_takes(tmp_path):
-    program = integer(program_of("mgrade", inputs=2, outputs=3, readout="mean"))
-    labels = ('plain "quoted"', "back\\slash ??/ \n", "grün")
-    coarse = dataclasses.replace(program, exponents=(-3, *program.exponents[1:]))
-    for one, scale in ((program, 2.0 ** program.exponents[0]), (coarse, 0.125)):
-        header = print_c(one, labels=labels)["model.h"]
-        assert "Outputs are about all samples since then" in header
-        (tmp_path / "model.h").write_text(header)
-        (tmp_path / "show.c").write_text(
-            '#include <stdio.h>\n#include "model.h"\nint main(void) {\n'
-            "    static const char *const names[MODEL_OUTPUTS] = MODEL_LABELS;\n"
-            '    printf("%.17g\\n", (double)MODEL_INPUT_SCALE);\n'
-            '    for (int i = 0; i < MODEL_OUTPUTS; i++) printf("%s%c", names[i], 0);\n    return 0;\n}\n'
-        )
-        run(tmp_path, "gcc", "-std=c99", "-trigraphs", "-Wall", "-Werror", "-Wno-trigraphs", "show.c", "-o", "show")
-        shown, _, names = run(tmp_path, "./show").stdout.partition(b"\n")
-        assert float(shown) == scale
-        assert tuple(names.decode().split("\0")[:-1]) == labels
-    every = print_c(program_of("mgrade", readout="every"))["model.h"]
-    assert "LABELS" not in every
-    assert "since then" not in every

@@ -149,8 +149,9 @@ def test_a_state_takes_what_it_says_and_the_places_in_its_lines(tmp_path, make):
     write_c(tmp_path, program)
     lines = sum(part.name == "line" for index in range(len(program.ops)) for part in program.state(index))
     exact = max(program.state_bytes + 2 * lines, 1)
-    assert exact <= len(compile(program, flags=("-O0",)).state) <= exact + 7
-    assert f"{program.state_bytes} bytes of state" in (tmp_path / "model.h").read_text()
+    taken = len(compile(program, flags=("-O0",)).state)
+    assert exact <= taken <= exact + 7
+    assert f" {taken} of state. */" in (tmp_path / "model.h").read_text()
 
 
 def test_weights_that_are_equal_are_there_once():
@@ -158,8 +159,29 @@ def test_weights_that_are_equal_are_there_once():
     same = Op("linear", (0,), {"weight": weight + weight.T, "bias": np.zeros(2, np.float32)})
     program = Program(2, False, (same, same, Op("add", (1, 2))))
     source = print_c(program)["model.c"]
-    assert len(re.findall(r"^MGRADE_WEIGHTS ", source, re.MULTILINE)) == 2
+    assert len(re.findall(r"^MGRADE_WEIGHTS static const ", source, re.MULTILINE)) == 2
     assert_same(program)
+
+
+@every_kind
+def test_weights_can_be_moved_and_stay_constant(tmp_path, make):
+    write_c(tmp_path, make())
+    moved = """-DMGRADE_WEIGHTS=__attribute__((section(".rodata.mine")))"""
+    gcc = ("gcc", "-std=c99", "-O1", moved, "-c", "model.c", "-o", "model.o")
+    subprocess.run(gcc, cwd=tmp_path, check=True)
+    symbols = subprocess.run(("nm", "model.o"), cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    kinds = {line.split()[-2] for line in symbols.splitlines() if re.search(r" a\d+$", line)}
+    assert kinds == {"r"}
+
+
+def test_machines_of_the_other_byte_order_take_plain_c(tmp_path):
+    if (gcc := shutil.which("arm-none-eabi-gcc")) is None:
+        pytest.skip("arm-none-eabi-gcc is not installed")
+    write_c(tmp_path, KINDS["int16"]())
+    for order, paired in (("-mlittle-endian", True), ("-mbig-endian", False)):
+        line = (gcc, "-mcpu=cortex-r5", order, "-std=c99", "-dM", "-E", "model.c")
+        seen = subprocess.run(line, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+        assert ("#define MG_DSP " in seen) == paired
 
 
 def test_weights_are_printed_to_the_last_bit():

@@ -1,5 +1,7 @@
 """Exports: choices, names, what is found on data, Arduino libraries, and the exact bytes of a Program."""
 
+import itertools
+import json
 import re
 import shutil
 import subprocess
@@ -11,6 +13,7 @@ import pytest
 
 from deploy.programs import PRESETS, READOUTS, integer, program_of, small
 from mgrade import Model
+from mgrade._files import replace
 from mgrade.deploy import (
     Choices,
     Source,
@@ -23,6 +26,7 @@ from mgrade.deploy import (
     wasm,
     write_export,
 )
+from mgrade.deploy.about import About
 from mgrade.deploy.c.printer import TAKEN, check_name
 from mgrade.deploy.source import as_name
 from mgrade.footprint import CHIPS
@@ -37,6 +41,7 @@ struct Port {
     void begin(long) {}
     void println(int value) { printf("%d\\n", value); }
     void println(double value) { printf("%g\\n", value); }
+    void println(const char *value) { printf("%s\\n", value); }
 } Serial;
 #include "SKETCH"
 int main() { setup(); loop(); loop(); }
@@ -100,6 +105,63 @@ def test_an_arduino_library_has_its_layout_and_compiles(tmp_path, program):
     assert len(lines) == 2
     if program.outputs > 1:
         assert all(0 <= int(line) < program.outputs for line in lines)
+
+
+def test_a_sketch_answers_once_a_window(tmp_path):
+    program = integer(program_of(inputs=4, outputs=3, readout="mean"))
+    known = About(labels=("a", "b", "c"), frame=2, window=5)
+    write_export(program, "my_sensor", "arduino", tmp_path / "lib", known)
+    sketch = tmp_path / "lib" / "examples" / "my_sensor" / "my_sensor.ino"
+    assert "A frame of 2 samples in, one set of outputs out: 4 numbers a step" in sketch.read_text()
+    (tmp_path / "board.cpp").write_text(BOARD.replace("SKETCH", str(sketch)))
+    source = tmp_path / "lib" / "src"
+    checked(needs("gcc"), "-std=c99", *WARNINGS, "-c", source / "my_sensor.c", "-o", "model.o", cwd=tmp_path)
+    checked(needs("g++"), *WARNINGS, "-I", source, "board.cpp", "model.o", "-o", "board", cwd=tmp_path)
+    (line,) = checked("./board", cwd=tmp_path).splitlines()  # of two frames, all that a window of 5 has whole
+    assert line in known.labels
+
+
+# Folders --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_export_leaves_nothing_of_an_earlier_one(tmp_path):
+    folder = tmp_path / "x"
+    write_export(program_of(), "first", "arduino", folder, About(title="Gestures"))
+    (folder / "mine.txt").write_text("kept")
+    write_export(program_of(), "second", "c", folder)
+    left = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    made = {"main.c", "mgrade_float.h", "program.safetensors", "second.c", "second.h", "second_test.h"}
+    assert left == {"export.json", "mine.txt", *made}
+    assert set(json.loads((folder / "export.json").read_text())["files"]) == made
+
+
+def test_an_export_that_names_files_elsewhere_leaves_them_alone(tmp_path):
+    folder, outside = tmp_path / "x", tmp_path / "outside.txt"
+    outside.write_text("kept")
+    write_export(program_of(), "first", "c", folder)
+    description = json.loads((folder / "export.json").read_text())
+    description["files"] += ["../outside.txt", str(outside), "", 3]
+    (folder / "export.json").write_text(json.dumps(description))
+    write_export(program_of(), "second", "c", folder)
+    assert outside.is_file()
+    assert not (folder / "first.c").exists()
+
+
+def test_an_interrupted_export_is_none(tmp_path, monkeypatch):
+    folder = tmp_path / "x"
+    write_export(program_of(seed=1), "model", "c", folder)
+    calls = itertools.count()
+
+    def full(path, content):
+        if next(calls) == 2:
+            raise OSError(28, "No space left on device")
+        replace(path, content)
+
+    monkeypatch.setattr("mgrade.deploy.export.replace", full)
+    with pytest.raises(ValueError, match="x: cannot be written: No space left on device"):
+        write_export(program_of(seed=2), "model", "c", folder)
+    with pytest.raises(ValueError, match=r"export\.json: cannot be read"):
+        read_export(folder)
 
 
 # Choices and names ----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import pytest
 
 from deploy.programs import assert_as_interpreted, inputs_for, inputs_of, integer, program_of
 from mgrade.deploy import stream as streams
+from mgrade.deploy.about import About
 from mgrade.deploy.source import parse_samples
 from mgrade.deploy.stream import csv_samples, open_stream, stream, wav_samples
 
@@ -16,8 +17,9 @@ PROGRAMS = {
 }
 
 
-def parse(text, inputs=2, tokens=False):
-    return [sample.tolist() for sample in parse_samples(text.splitlines(keepends=True), inputs, tokens, "here")]
+def parse(text, inputs=2, tokens=False, **known):
+    lines = text.splitlines(keepends=True)
+    return [sample.tolist() for sample in parse_samples(lines, inputs, tokens, "here", About(**known))]
 
 
 def test_lines_become_samples():
@@ -28,6 +30,28 @@ def test_lines_become_samples():
     assert parse("\ufeff1,2\n") == [[1, 2]]  # as spreadsheets begin
     assert parse("a\n3\n0\n", 4, tokens=True) == [3, 0]
     assert parse("") == []
+    assert parse("1;2\n3;4\n") == parse("a\tb\n1\t2\n3\t4\n") == [[1, 2], [3, 4]]
+
+
+def test_names_say_which_columns_are_read():
+    known = {"channels": ("left", "right")}
+    assert parse("right,left\n1,2\n", **known) == [[2, 1]]
+    assert parse("take;left;label;right\n7;1;up;2\n8;3;down;4\n", **known) == [[1, 2], [3, 4]]
+    assert parse("x,y\n1,2\n", **known) == parse("1,2\n", **known) == [[1, 2]]
+    for text, message in (
+        ("left,middle\n1,2\n", "here, line 1: has no column 'right'; the channels are left, right"),
+        ("no,left,right\n0,1,2\n0,1\n", "here, line 3: must have 3 columns, got 2"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            parse(text, **known)
+
+
+def test_samples_are_gathered_into_frames():
+    assert parse("1,2\n3,4\n5,6\n7,8\n9,9\n", 4, frame=2) == [[1, 2, 3, 4], [5, 6, 7, 8]]  # an incomplete end is left
+    assert parse("1,2,3,4\n", 4, frame=2) == [[1, 2, 3, 4]]  # one that is whole already
+    assert parse("b,a\n1,2\n3,4\n", 4, frame=2, channels=("a", "b")) == [[2, 1, 4, 3]]
+    with pytest.raises(ValueError, match="line 1: must have 2 values, got 3"):
+        parse("1,2,3\n", 4, frame=2)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +123,16 @@ def test_sound_cut_short_gives_whole_frames(tmp_path):
     path.write_bytes(b"RIFF" + size + form + b"data" + len(data).to_bytes(4, "little") + data)
     frames = list(wav_samples(program_of(), path))
     np.testing.assert_array_equal(np.stack(frames) * 32768, [[0, 1, 2], [3, 4, 5]])
+    louder = list(wav_samples(program_of(), path, About(samples_per_second=8000, gain=16.0)))
+    np.testing.assert_array_equal(np.stack(louder) * 2048, [[0, 1, 2], [3, 4, 5]])
+    with pytest.raises(ValueError, match=r"a\.wav: must have 16000 samples a second, got 8000"):
+        wav_samples(program_of(), path, About(samples_per_second=16000))
+    whole = path.read_bytes()
+    for damaged, message in (
+        (whole[:-4], "must hold 7 samples, got 5"),
+        (whole[:44], "must hold 7 samples, got 0"),
+        (whole[:16] + b"\xdb" + whole[17:], "is not a WAV file"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=rf"a\.wav: {message}"):
+            wav_samples(program_of(), path)

@@ -1,5 +1,6 @@
 """From a fitted estimator to programs and files."""
 
+import dataclasses
 import json
 import shutil
 
@@ -10,6 +11,7 @@ from estimator.waves import small, waves
 from mgrade import StreamClassifier, StreamForecaster, load
 from mgrade.cli import main
 from mgrade.deploy import Interpreter, compile, dequantise_output, quantise_input, read_export
+from mgrade.estimator import programs, series
 
 needs_compiler = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler: gcc is not installed")
 
@@ -93,6 +95,8 @@ def test_save_and_load(fitted, tmp_path):
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
     assert again.get_params() == fitted.get_params()
     assert again.footprint() == fitted.footprint()
+    for one, kept in zip(again.sample_, fitted.sample_, strict=True):
+        np.testing.assert_array_equal(one, kept)
     assert load(folder).config == fitted.config_
     with pytest.raises(ValueError, match="estimator must be StreamForecaster, got 'StreamClassifier'"):
         StreamForecaster.load(folder)
@@ -153,6 +157,32 @@ def test_an_export_says_what_its_outputs_are_called(tmp_path):
     assert about["labels"] == ["a" * 80, "b"]
     StreamForecaster(dim=4, depth=1, epochs=1).fit(X).export("c", tmp_path / "values")
     assert json.loads((tmp_path / "values" / "about.json").read_text())["classes"] is False
+
+
+@pytest.mark.parametrize("frame", [1, 4])
+def test_a_saved_estimator_is_exported_as_it_exports_itself(tmp_path, frame):
+    X, y = waves(36)
+    X = [one * np.array([[1.0], [8.0]]) + np.array([[0.0], [60.0]]) for one in X]
+    classifier = small(frame=frame).fit(X, y)
+    classifier.about_ = dataclasses.replace(classifier.about_, channels=("left", "right"), window=40)
+    classifier.save(tmp_path / "waves" / "model")
+    itself, loaded, command = (tmp_path / name for name in ("itself", "loaded", "command"))
+    classifier.export("c", itself, name="waves")
+    StreamClassifier.load(tmp_path / "waves" / "model").export("c", loaded, name="waves")
+    with pytest.raises(SystemExit) as left:
+        main(["export", str(tmp_path / "waves" / "model"), "--precision", "int8", "--out", str(command)])
+    assert not left.value.code
+    for file in ("waves.h", "waves.c", "about.json", "program.safetensors"):
+        assert (itself / file).read_bytes() == (loaded / file).read_bytes()
+    about = json.loads((command / "about.json").read_text())
+    assert about == json.loads((itself / "about.json").read_text())
+    assert (about["channels"], about["frame"], about["window"]) == (["left", "right"], frame, 40)
+    _, program = read_export(command)
+    assert programs.deviation(program, classifier.model_, classifier._sample_steps()) < 0.25
+    steps = [one[None].astype(np.float32) for one in series.framed([one.T for one in X], frame)]
+    outputs = [dequantise_output(program, Interpreter(program).run(quantise_input(program, one))) for one in steps]
+    said = classifier.classes_[[int(y[0, -1].argmax()) for y in outputs]]
+    assert np.mean(said == classifier.predict(X)) >= 0.95
 
 
 @needs_compiler

@@ -39,7 +39,6 @@ def export(
     from mgrade.cli.training import use_data
     from mgrade.deploy import Choices, build, check_target, open_source, write_export
     from mgrade.deploy import verify as run_on_chip
-    from mgrade.deploy.about import about
     from mgrade.deploy.c.printer import check_name
     from mgrade.deploy.chip import ChipError
 
@@ -50,8 +49,7 @@ def export(
     chosen = check_name(name or opened.name)
     program = build(opened, choices, calibrate)
     figures = opened.judge(program) if judge else None
-    known = about(opened.task) if opened.task else None
-    facts: dict[str, Any] = write_export(program, chosen, to, out, known)
+    facts: dict[str, Any] = write_export(program, chosen, to, out, opened.known)
     if verify is not None:
         try:
             facts["verify"] = run_on_chip(out, verify)
@@ -97,11 +95,13 @@ def stream(
     ] = None,
 ) -> None:
     """Stream samples through an export, compiled for this machine: one line of outputs per sample, as they come."""
+    from mgrade.deploy.about import read_about
     from mgrade.deploy.export import read_export
     from mgrade.deploy.stream import csv_samples, stream, wav_samples
 
     _, program = read_export(source)
-    samples = wav_samples(program, wav) if wav else csv_samples(program, sys.stdin, "standard input")
+    known = read_about(source)
+    samples = wav_samples(program, wav, known) if wav else csv_samples(program, sys.stdin, "standard input", known)
     try:
         for outputs in stream(program, samples):
             print(",".join(f"{value:.6g}" for value in outputs), flush=True)

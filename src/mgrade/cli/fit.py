@@ -82,7 +82,15 @@ def fit(
     _say("{count} recordings of {shortest} to {longest} samples, median {median:g}".format(**facts["recordings"]))
     with Console(stderr=True).status(f"training on {len(training.series)} {unit}") as status:
         found = train(
-            training, held_out, limit, frame, status.update, precision=precision, epochs=epochs, random_state=seed
+            training,
+            held_out,
+            limit,
+            frame,
+            status.update,
+            window,
+            precision=precision,
+            epochs=epochs,
+            random_state=seed,
         )
     facts |= {
         "trained_on": len(training.series),

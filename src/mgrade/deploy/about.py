@@ -1,6 +1,6 @@
 """What a task says about the inputs and outputs of its models, for whoever shows an export: names, rates, gain.
 
-An export of a run has it as `about.json` beside its files. Nothing of the data is in it.
+An export of a run or of an estimator has it as `about.json` beside its files. Nothing of the data is in it.
 """
 
 from __future__ import annotations
@@ -44,6 +44,12 @@ class About:
     """Of the outputs; without any, they have numbers."""
     symbols: tuple[str, ...] = ()
     """Of a model of tokens: what each id stands for."""
+    channels: tuple[str, ...] = ()
+    """Of a sample, in the order of the inputs."""
+    frame: int = 1
+    """Samples that a step takes, one after the other."""
+    window: int | None = None
+    """Samples that an answer takes, where the model learned from pieces of that length."""
     steps_per_second: float | None = None
     samples_per_second: int | None = None
     """The inputs of a step are so many successive samples of sound, one channel, at this rate."""
@@ -51,11 +57,15 @@ class About:
     """What a sample of sound from -1 to 1 is multiplied by before the model reads it."""
 
     def __post_init__(self) -> None:
-        for name, texts in (("title", (self.title,)), ("labels", self.labels), ("symbols", self.symbols)):
+        for name in ("title", "labels", "symbols", "channels"):
+            texts = (self.title,) if name == "title" else getattr(self, name)
             if not isinstance(texts, tuple) or not all(
                 isinstance(text, str) and len(text) <= LONGEST for text in texts
             ):
                 raise ValueError(f"{name} must be text of at most {LONGEST} characters, got {texts!r:.60}")
+        for name, count in (("frame", self.frame), ("window", 1 if self.window is None else self.window)):
+            if type(count) is not int or count < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {count!r:.40}")
         rate = self.samples_per_second
         if rate is not None and (type(rate) is not int or not LEAST_RATE <= rate <= MOST_RATE):
             raise ValueError(f"samples_per_second must be whole, {LEAST_RATE} to {MOST_RATE}, got {rate!r:.40}")
@@ -68,7 +78,14 @@ class About:
 
     def fit(self, program: Program) -> About:
         """Itself, if these are names and rates for `program`."""
-        wanted = (("labels", program.outputs), ("symbols", program.inputs if program.tokens else 0))
+        inputs = 0 if program.tokens else program.inputs
+        if self.frame > 1 and (program.tokens or inputs % self.frame):
+            raise ValueError(f"frame must divide the {inputs} inputs of a step, got {self.frame}")
+        wanted = (
+            ("labels", program.outputs),
+            ("symbols", program.inputs if program.tokens else 0),
+            ("channels", inputs // self.frame),
+        )
         for name, count in wanted:
             given = len(getattr(self, name))
             if given not in (0, count):
@@ -90,7 +107,7 @@ def about(task: Task) -> About:
     """What a task says; of one that is not known here, whether it has classes."""
     if isinstance(task, SpokenDigits):
         gain = 32768 / LOUD
-        return About(title="Spoken digits", labels=DIGITS, samples_per_second=DIGITS_RATE, gain=gain)
+        return About(title="Spoken digits", labels=DIGITS, frame=task.frame, samples_per_second=DIGITS_RATE, gain=gain)
     if isinstance(task, Speech):
         return About(title="Spoken words", labels=task.vocabulary, samples_per_second=task.rate)
     if isinstance(task, Archived):
@@ -119,7 +136,7 @@ def read_about(folder: Path) -> About | None:
     if unknown := sorted(found.keys() - known - {"format", "version"}):
         raise ValueError(f"{path}: no field {unknown[0]!r:.40}; there are {', '.join(sorted(known))}")
     chosen: dict[str, Any] = {name: found[name] for name in known & found.keys()}
-    for name in ("labels", "symbols"):
+    for name in ("labels", "symbols", "channels"):
         if isinstance(chosen.get(name), list):
             chosen[name] = tuple(chosen[name])
     try:

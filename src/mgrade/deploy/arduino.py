@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import mgrade
+from mgrade.deploy.about import About
 from mgrade.deploy.c import print_c
 from mgrade.deploy.program import Program
 
-SKETCH = """// One sample in, one set of outputs out: feed it what your sensor gives, {what}.
+SKETCH = """// {what}
 #include <{name}.h>
 
 static {name}_state state;
@@ -19,10 +20,17 @@ void setup() {{
 }}
 
 void loop() {{
-  static {name}_input input[{upper}_INPUTS];  // read your sensor into this
+  static {name}_input input[{upper}_INPUTS];  // wait for your sensor, and read it into this
   static {name}_output output[{upper}_OUTPUTS];
   {name}_step(&state, input, output);
-{show}}}
+{window}{show}}}
+"""
+# Outputs count at the end of a window, and the next one begins.
+WINDOW = """  static int heard = 0;
+  heard += {samples};
+  if (heard + {samples} <= {upper}_WINDOW) return;
+  heard = 0;
+  {name}_init(&state);
 """
 LARGEST = """  int best = 0;
   for (int i = 1; i < {upper}_OUTPUTS; i++) {{
@@ -33,8 +41,9 @@ LARGEST = """  int best = 0;
 ONLY = "  Serial.println({real});\n"
 
 
-def arduino_files(program: Program, name: str, labels: tuple[str, ...] = ()) -> dict[str, str]:
-    """The files of the library, by path; `labels` are what the outputs are called."""
+def arduino_files(program: Program, name: str, known: About | None = None) -> dict[str, str]:
+    """The files of the library, by path; what is `known` of inputs and outputs goes into its sketch."""
+    known = known or About()
     library = name.capitalize().replace("_", "")
     sentence = f"{name}: a streaming sequence model, one sample at a time in constant memory"
     properties = {
@@ -60,17 +69,33 @@ def arduino_files(program: Program, name: str, labels: tuple[str, ...] = ()) -> 
     }
     upper = name.upper()
     real = f"ldexp(output[0], -({upper}_OUTPUT_BITS))" if program.integer else "output[0]"
-    best = "names[best]" if labels else "best"
-    names = f"static const char *const names[] = {upper}_LABELS;\n" if labels else ""
+    best = "names[best]" if known.labels else "best"
+    names = f"static const char *const names[] = {upper}_LABELS;\n" if known.labels else ""
     show = LARGEST.format(upper=upper, best=best) if program.outputs > 1 else ONLY.format(real=real)
-    what = "a token id a step" if program.tokens else f"{program.inputs} numbers a step"
-    if program.integer and not program.tokens:
-        what += f", each as round(number * {upper}_INPUT_SCALE)"
+    window = ""
+    if known.window is not None:
+        samples = "1" if known.frame == 1 else f"{upper}_FRAME"
+        window = WINDOW.format(name=name, upper=upper, samples=samples)
     return {
-        **{f"src/{path}": text for path, text in print_c(program, name, labels=labels).items()},
+        **{f"src/{path}": text for path, text in print_c(program, name, known=known).items()},
         "library.properties": "".join(f"{key}={value}\n" for key, value in properties.items()),
         "library.json": json.dumps(manifest, indent=2) + "\n",
         f"examples/{name}/{name}.ino": SKETCH.format(
-            name=name, upper=upper, what=what, names=names if program.outputs > 1 else "", show=show
+            name=name,
+            upper=upper,
+            what=_what(program, name, known),
+            names=names if program.outputs > 1 else "",
+            window=window,
+            show=show,
         ),
     }
+
+
+def _what(program: Program, name: str, known: About) -> str:
+    """What a step of the sketch takes and gives."""
+    if program.tokens:
+        return "A token id in, one set of outputs out."
+    taken = "One sample" if known.frame == 1 else f"A frame of {known.frame} samples"
+    numbers = f"{program.inputs} number{'s' if program.inputs > 1 else ''}"
+    made = f"each made by {name}_whole(reading)" if program.integer else "as your sensor gives them"
+    return f"{taken} in, one set of outputs out: {numbers} a step, {made}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,13 @@ from mgrade.deploy.c import print_c
 from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.convert import from_model
 from mgrade.deploy.interpreter import Interpreter, quantise_input
+from mgrade.deploy.level import levelled
 from mgrade.deploy.onnx import to_onnx
 from mgrade.deploy.passes import optimise
 from mgrade.deploy.program import BITS, Program
 from mgrade.deploy.quantise import STATES, calibrate, quantise
 from mgrade.deploy.source import Source
-from mgrade.deploy.storage import load_program, save_program
+from mgrade.deploy.storage import load_program, program_bytes
 
 TARGETS = ("c", "arduino", "onnx", "wasm")
 PRECISIONS = ("float32", "int8")
@@ -55,17 +56,16 @@ class Choices:
             raise ValueError(f"state_bits must be 16 or 32, got {self.state_bits!r}")
         if self.precision == "float32" and (self.activations, self.state_bits) != ("int16", 32):
             raise ValueError("activations and state_bits go with precision int8, got precision float32")
-        if self.activations == "int8" and self.state_bits != 32:
-            raise ValueError(f"state_bits must be 32 with int8 activations, got {self.state_bits}")
 
 
 def build(source: Source, choices: Choices, samples: Path | None = None) -> Program:
     """The program of a trained model; int8 finds its ranges on `samples`, or on the task's training set."""
     if samples is not None and choices.precision == "float32":
         raise ValueError("samples to find ranges on go with precision int8, got precision float32")
-    program = optimise(from_model(source.model.eval(), snap=choices.snap))
+    plain = from_model(source.model.eval(), snap=choices.snap)
     if choices.precision == "float32":
-        return program
+        return optimise(plain)
+    program = optimise(plain if source.channels is None else levelled(plain, *source.channels))
     ranges = calibrate(program, source.calibration(samples))
     return quantise(program, ranges, precision=choices.activations, state_bits=choices.state_bits)
 
@@ -87,7 +87,7 @@ def check_target(to: str, chip: str | None = None) -> None:
 def write_export(program: Program, name: str, to: str, folder: Path, known: About | None = None) -> dict[str, Any]:
     """Writes the files of an export to `folder`, and what is `known` about its classes and inputs; what it is."""
     check_target(to)
-    files = _printed(program, check_name(name), to, () if known is None else known.fit(program).labels)
+    files = _printed(program, check_name(name), to, known)
     for own in (DESCRIPTION, ABOUT):
         if own in files:
             raise ValueError(f"name must not be {name!r}: {own} is a file of its own")
@@ -104,38 +104,67 @@ def write_export(program: Program, name: str, to: str, folder: Path, known: Abou
         "outputs": program.outputs,
         "parameter_bytes": program.parameter_bytes,
         "state_bytes": program.state_bytes,
+        "files": sorted([*files, PROGRAM]),
     }
-    check_folder(folder, [*files, PROGRAM])
+    files[PROGRAM] = program_bytes(program)
+    check_folder(folder, list(files))
     try:
-        for path, content in files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            replace(folder / path, content)
-        save_program(program, folder / PROGRAM)
-        replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+        _write(folder, files, description)
     except OSError as error:
         raise ValueError(f"{folder}: cannot be written: {error.strerror}") from None
     return description
+
+
+def _write(folder: Path, files: dict[str, bytes], description: dict[str, Any]) -> None:
+    """Puts an export in the place of an earlier one, whose other files go. Its description goes first and comes last:
+    what is left of an interrupted export is none."""
+    earlier = _files_of(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / DESCRIPTION).unlink(missing_ok=True)
+    for path in earlier - files.keys():
+        (folder / path).unlink(missing_ok=True)
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        replace(folder / path, content)
+    replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+
+
+def _files_of(folder: Path) -> set[str]:
+    """The files that the export in a folder is made of; none where there is no export."""
+    try:
+        named = read_description(folder / DESCRIPTION, FORMAT, VERSION).get("files", [])
+    except ValueError:
+        return set()
+    return {path for path in named if isinstance(path, str) and _inside(path)} if isinstance(named, list) else set()
+
+
+def _inside(path: str) -> bool:
+    """Whether a path that a file names stays in the folder of that file."""
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not PurePosixPath(path).is_absolute() and ".." not in parts
 
 
 def check_folder(folder: Path, files: list[str]) -> None:
     """Refuses to write over files that are not an export's."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: is not a folder")
+    if (folder / "config.json").is_file():
+        raise ValueError(f"{folder}: is the folder of a saved model: choose another")
     there = [path for path in files if (folder / path).exists()]
     if there and not (folder / DESCRIPTION).is_file():
         raise ValueError(f"{folder}: has a {there[0]} already and is no export: choose another folder")
 
 
-def _printed(program: Program, name: str, to: str, labels: tuple[str, ...]) -> dict[str, bytes]:
+def _printed(program: Program, name: str, to: str, known: About | None) -> dict[str, bytes]:
     """What a back end makes, by path."""
     if to == "onnx":
         return {f"{name}.onnx": to_onnx(program).SerializeToString()}
     if to == "wasm":
         return wasm.wasm_files(program, name)
     if to == "arduino":
-        texts = arduino_files(program, name, labels)
+        texts = arduino_files(program, name, known)
     else:
-        texts = print_c(program, name, _test_inputs(program, TEST_STEPS), labels=labels)
+        texts = print_c(program, name, _test_inputs(program, TEST_STEPS), known=known)
     return {path: text.encode() for path, text in texts.items()}
 
 
@@ -175,5 +204,7 @@ def verify(folder: Path, chip: str, steps: int = VERIFY_STEPS) -> dict[str, Any]
 
 def read_export(folder: Path) -> tuple[dict[str, Any], Program]:
     """What `write_export` wrote: the description and the program."""
-    description = read_description(folder / DESCRIPTION, FORMAT, VERSION, f": is {folder} an export?")
+    inside = next((to for to in TARGETS if (folder / to / DESCRIPTION).is_file()), None)
+    hint = f": is {folder} an export?" if inside is None else f": {folder / inside} is an export"
+    description = read_description(folder / DESCRIPTION, FORMAT, VERSION, hint)
     return description, load_program(folder / PROGRAM)

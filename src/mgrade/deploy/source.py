@@ -15,6 +15,8 @@ import safetensors
 import safetensors.numpy
 import torch
 
+from mgrade._files import read_description
+from mgrade.deploy.about import About, about, read_about
 from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.judge import Streamed
 from mgrade.deploy.program import Program
@@ -30,6 +32,11 @@ Sequence = tuple[Array, int | None]
 """Inputs (time, inputs) or token ids (time), and the class they belong to, if they belong to one."""
 # Sequences that ranges are found on, and the most steps taken of each.
 SEQUENCES, STEPS = 64, 2000
+# What a saved estimator has beside its model, besides what it says about itself.
+ESTIMATOR, SAMPLE = "estimator.json", "sample.safetensors"
+ESTIMATOR_FORMAT, ESTIMATOR_VERSION = "mgrade-estimator", 1
+# What may stand between the columns of a CSV file.
+SEPARATORS = ",;\t"
 
 
 @dataclass(frozen=True)
@@ -41,13 +48,17 @@ class Source:
     model: Model
     task: Task | None = None
     seed: int = 0
+    known: About | None = None
+    """What inputs and outputs are called, where that is known."""
     sample: tuple[Array, ...] = ()
     """Of an estimator: series (time, inputs) that were kept to find ranges on."""
+    channels: tuple[Array, Array] | None = None
+    """Of an estimator: where its inputs lie, and how wide they are (inputs)."""
 
     def calibration(self, path: Path | None = None) -> list[Array]:
         """Sequences (streams, time, inputs) or (streams, time): from a CSV file, the sample, or the training set."""
         if path is not None:
-            return [read_samples(path, self.model.config)[None]]
+            return [read_samples(path, self.model.config, self.known)[None]]
         if self.sample:
             return [one[None] for one in self.sample]
         if self.task is None:
@@ -108,24 +119,41 @@ def open_source(folder: str | Path) -> Source:
     folder = Path(folder)
     if (folder / "recipe.json").is_file():
         recipe, seed, model = open_run(folder)
-        return Source(as_name(recipe.experiment), model, recipe.task, seed)
+        return Source(as_name(recipe.experiment), model, recipe.task, seed, about(recipe.task))
     if (folder / "config.json").is_file():
-        model = load(folder)
-        return Source(as_name(folder.absolute().name), model, sample=_kept(folder, model.config.inputs))
-    raise ValueError(f"{folder}: is neither a finished run (recipe.json) nor a saved model (config.json)")
+        model, name = load(folder), folder.absolute().name
+        if (folder / ESTIMATOR).is_file():
+            inputs = model.config.inputs
+            sample, channels = _kept(folder / SAMPLE, inputs), _channels(folder / ESTIMATOR, inputs)
+            named = folder.absolute().parent.name if name == "model" else name  # `mgrade fit` calls all of them so
+            return Source(as_name(named), model, known=read_about(folder), sample=sample, channels=channels)
+        return Source(as_name(name), model)
+    hint = f": {folder / 'model'} is" if (folder / "model" / "config.json").is_file() else ""
+    raise ValueError(f"{folder}: is neither a finished run (recipe.json) nor a saved model (config.json){hint}")
 
 
-def _kept(folder: Path, inputs: int) -> tuple[Array, ...]:
-    """The series that an estimator saved beside its model, as the model reads them; none of a plain model."""
-    path = folder / "sample.safetensors"
-    if not path.is_file():
-        return ()
+def _kept(path: Path, inputs: int) -> tuple[Array, ...]:
+    """The series that an estimator saved beside its model, as the model reads them."""
     try:
         series = safetensors.numpy.load(path.read_bytes()).values()
         frames = [(one, inputs // one.shape[1]) for one in series]  # a step takes so many samples
         return tuple(one[: len(one) // frame * frame].reshape(-1, inputs) for one, frame in frames)
     except (OSError, ValueError, IndexError, ZeroDivisionError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path}: is not the sample of an estimator: {error}") from None
+
+
+def _channels(path: Path, inputs: int) -> tuple[Array, Array]:
+    """Where the inputs lie and how wide they are, as an estimator has found."""
+    fitted = read_description(path, ESTIMATOR_FORMAT, ESTIMATOR_VERSION).get("fitted")
+    try:
+        mean, scale = (np.array(fitted[name], np.float64) for name in ("mean", "scale"))  # type: ignore[index]
+        frame = inputs // len(mean)
+        mean, scale = np.tile(mean, frame), np.tile(scale, frame)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise ValueError(f"{path}: is not whole: {error!r}") from None
+    if not (mean.shape == scale.shape == (inputs,) and np.isfinite(mean).all() and (scale > 0).all()):
+        raise ValueError(f"{path}: mean and scale must be those of {inputs} inputs")
+    return mean, scale
 
 
 def as_name(text: str) -> str:
@@ -137,11 +165,11 @@ def as_name(text: str) -> str:
     raise AssertionError(f"no name for {text!r}")
 
 
-def read_samples(path: Path, config: ModelConfig) -> Array:
+def read_samples(path: Path, config: ModelConfig, known: About | None = None) -> Array:
     """A CSV file of samples, one per line: (time, inputs), or token ids (time)."""
     try:
         with open(path, encoding="utf-8") as file:
-            rows = list(parse_samples(file, config.inputs, config.tokens, str(path)))
+            rows = list(parse_samples(file, config.inputs, config.tokens, str(path), known))
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     if not rows:
@@ -149,23 +177,59 @@ def read_samples(path: Path, config: ModelConfig) -> Array:
     return np.stack(rows)
 
 
-def parse_samples(lines: Iterable[str], inputs: int, tokens: bool, where: str) -> Iterator[Array]:
-    """One sample per line, as they come; a first line of names is passed over, empty lines as well."""
-    first = True
+def parse_samples(
+    lines: Iterable[str], inputs: int, tokens: bool, where: str, known: About | None = None
+) -> Iterator[Array]:
+    """The inputs of one step after the other, as they come: a sample a line, or the whole frame that a step takes.
+
+    Commas, semicolons or tabs stand between columns. A first line of names is passed over, or where the channels are
+    `known` by these names, says which columns are read; empty lines are passed over as well.
+    """
+    known = known or About()
+    rows = _rows(lines, known.channels, where)
+    waiting: list[Array] = []
+    for fields, at in rows:
+        whole = known.frame == 1 or len(fields) == inputs
+        waiting.append(_sample(fields, inputs if whole else inputs // known.frame, inputs, tokens, at))
+        if whole or len(waiting) == known.frame:
+            yield waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
+            waiting.clear()
+
+
+def _rows(lines: Iterable[str], channels: tuple[str, ...], where: str) -> Iterator[tuple[list[str], str]]:
+    """The fields of every line, and where it is."""
+    separator, chosen = "", None
     try:
         for number, line in enumerate(lines, 1):
-            fields = [field.strip().strip('"') for field in line.lstrip("\ufeff").split(",")]
-            if fields == [""]:
+            if not line.strip("\ufeff\r\n \t"):
                 continue
-            if not (first and all(_number(field) is None for field in fields)):
-                yield _sample(fields, inputs, tokens, f"{where}, line {number}")
-            first = False
+            first = not separator
+            separator = separator or max(SEPARATORS, key=line.count)
+            fields = [field.strip().strip('"') for field in line.lstrip("\ufeff").split(separator)]
+            if first and all(_number(field) is None for field in fields):
+                chosen = _places(fields, channels, f"{where}, line {number}")
+            elif chosen is None:
+                yield fields, f"{where}, line {number}"
+            elif len(fields) <= max(chosen):
+                raise ValueError(f"{where}, line {number}: must have {max(chosen) + 1} columns, got {len(fields)}")
+            else:
+                yield [fields[place] for place in chosen], f"{where}, line {number}"
     except UnicodeDecodeError:
         raise ValueError(f"{where}: must be UTF-8 text") from None
 
 
-def _sample(fields: list[str], inputs: int, tokens: bool, where: str) -> Array:
-    width = 1 if tokens else inputs
+def _places(names: list[str], channels: tuple[str, ...], where: str) -> list[int] | None:
+    """Which columns the channels are in; None where columns have names that say nothing of them."""
+    if not set(channels) & set(names):
+        return None
+    for name in channels:
+        if name not in names:
+            raise ValueError(f"{where}: has no column {name!r}; the channels are {', '.join(channels)}")
+    return [names.index(name) for name in channels]
+
+
+def _sample(fields: list[str], width: int, inputs: int, tokens: bool, where: str) -> Array:
+    width = 1 if tokens else width
     values = [_number(field) for field in fields]
     real = np.array([np.nan if value is None else value for value in values], np.float64)
     with np.errstate(over="ignore"):

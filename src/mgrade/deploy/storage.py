@@ -18,6 +18,11 @@ FORMAT, VERSION = "mgrade-program", 3
 
 def save_program(program: Program, path: str | Path) -> None:
     """Writes `program` to one file, all or nothing."""
+    replace(Path(path), program_bytes(program))
+
+
+def program_bytes(program: Program) -> bytes:
+    """The file of a program: the same bytes whenever it is the same program."""
     arrays = {
         f"{i}.{name}": np.ascontiguousarray(a) for i, op in enumerate(program.ops) for name, a in op.arrays.items()
     }
@@ -29,7 +34,7 @@ def save_program(program: Program, path: str | Path) -> None:
         "ops": [{"kind": op.kind, "args": list(op.args), "numbers": dict(op.numbers)} for op in program.ops],
     }
     metadata = {"format": FORMAT, "version": str(VERSION), "program": json.dumps(description)}
-    replace(Path(path), _in_order(safetensors.numpy.save(arrays, metadata)))
+    return _in_order(safetensors.numpy.save(arrays, metadata))
 
 
 def _in_order(data: bytes) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mgrade.deploy.about import About
 from mgrade.deploy.c import compile
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.program import Program
@@ -51,28 +52,37 @@ def stream(program: Program, samples: Iterable[Array]) -> Iterator[Array]:
         yield dequantise_output(program, running.step(quantise_input(program, sample)))
 
 
-def csv_samples(program: Program, lines: Iterable[str], where: str) -> Iterator[Array]:
-    """Samples from the lines of a CSV file."""
-    return parse_samples(lines, program.inputs, program.tokens, where)
+def csv_samples(program: Program, lines: Iterable[str], where: str, known: About | None = None) -> Iterator[Array]:
+    """The inputs of every step from the lines of a CSV file."""
+    return parse_samples(lines, program.inputs, program.tokens, where, known)
 
 
-def wav_samples(program: Program, path: Path) -> Iterator[Array]:
-    """Frames of as many samples as the program has inputs, from a 16-bit mono WAV file; an incomplete end is left."""
-    return iter(_frames(program, path))
+def wav_samples(program: Program, path: Path, known: About | None = None) -> Iterator[Array]:
+    """Frames of as many samples as the program has inputs, from a 16-bit mono WAV file; an incomplete end is left.
+
+    Sound is made as loud as the model learned it, where that is `known`, and must have its rate.
+    """
+    return iter(_frames(program, path, known or About()))
 
 
-def _frames(program: Program, path: Path) -> Array:
+def _frames(program: Program, path: Path, known: About) -> Array:
     if program.tokens:
         raise ValueError(f"{path}: the program reads token ids, not sound")
     try:
         with wave.open(str(path), "rb") as file:
-            bits, channels = 8 * file.getsampwidth(), file.getnchannels()
-            if (bits, channels) != (16, 1):
-                raise ValueError(f"{path}: must be 16-bit mono, got {bits}-bit with {channels} channels")
-            data = file.readframes(file.getnframes())
+            bits, channels, rate = 8 * file.getsampwidth(), file.getnchannels(), file.getframerate()
+            count = file.getnframes()
+            data = file.readframes(count)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except (wave.Error, EOFError) as error:
-        raise ValueError(f"{path}: is not a WAV file: {error}") from None
-    sound = np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / 32768
+    except (wave.Error, EOFError, RuntimeError) as error:
+        hint = "; CSV goes to standard input" if path.suffix == ".csv" else ""
+        raise ValueError(f"{path}: is not a WAV file: {error or 'its parts are damaged'}{hint}") from None
+    if (bits, channels) != (16, 1):
+        raise ValueError(f"{path}: must be 16-bit mono, got {bits}-bit with {channels} channels")
+    if known.samples_per_second not in (None, rate):
+        raise ValueError(f"{path}: must have {known.samples_per_second} samples a second, got {rate}")
+    if len(data) < 2 * count or count < program.inputs:
+        raise ValueError(f"{path}: must hold {max(count, program.inputs)} samples, got {len(data) // 2}")
+    sound = np.frombuffer(data[: 2 * count], "<i2").astype(np.float32) * np.float32(known.gain / 32768)
     return sound[: len(sound) // program.inputs * program.inputs].reshape(-1, program.inputs)

@@ -51,6 +51,8 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     history_: list[learn.Epoch]
     best_epoch_: int
     sample_: list[Series]
+    about_: About
+    """What an export says of its inputs and outputs: names of channels and labels may be set here before it."""
     _form: str
 
     def __init__(
@@ -122,7 +124,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         called = name or as_name(Path(path).absolute().name)
-        description = write_export(program, called, to, Path(path), self._about())
+        description = write_export(program, called, to, Path(path), self.about_)
         return {**description, "deviation": deviation}
 
     def save(self, path: str | Path) -> None:
@@ -140,7 +142,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
         return storage.load(cls, Path(path))
 
     def _about(self) -> About:
-        """What an export says of its outputs."""
+        """What is known of inputs and outputs after a fit."""
         return About(classes=False)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -206,7 +208,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
         """A model on standardised series, trained; `history_` and `best_epoch_` are set."""
         model = Model(config).to(_device(self.device))
         self.history_, self.best_epoch_ = learn.learn(model, loss, training, held_out, self._plan(training))
-        self.config_ = config
+        self.config_, self.about_ = config, self._about()
         return model.cpu().eval()
 
     def _plan(self, training: learn.Batch) -> learn.Plan:

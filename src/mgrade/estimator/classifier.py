@@ -169,7 +169,7 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
 
     def _about(self) -> About:
         """The classes, in the order of the outputs; names that are too long are cut."""
-        return About(labels=tuple(str(label)[:LONGEST] for label in self.classes_))
+        return About(labels=tuple(str(label)[:LONGEST] for label in self.classes_), frame=self.frame_)
 
     @torch.no_grad()
     def _logits(self, X: Any) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import os
 import time
@@ -21,8 +22,8 @@ from mgrade.deploy.about import LONGEST
 from mgrade.deploy.export import DESCRIPTION
 from mgrade.deploy.export import check_folder as check_export
 from mgrade.deploy.judge import Streamed
-from mgrade.deploy.source import as_name
-from mgrade.estimator import series, storage
+from mgrade.deploy.source import ESTIMATOR, SAMPLE, as_name
+from mgrade.estimator import series
 from mgrade.estimator.base import whole
 from mgrade.estimator.classifier import StreamClassifier
 from mgrade.estimator.programs import read_budget
@@ -88,7 +89,7 @@ class Fitted:
         name = folder.absolute().name
         try:
             self.classifier.save(folder / "model")
-            return write_export(self.program, as_name(name), to, folder / to, self.classifier._about())
+            return write_export(self.program, as_name(name), to, folder / to, self.classifier.about_)
         except OSError as error:
             raise ValueError(f"{folder}: cannot be written: {error.strerror}") from None
 
@@ -99,17 +100,21 @@ def fit(
     budget: int,
     frame: int = 1,
     tell: Callable[[str], Any] = lambda line: None,
+    window: int | None = None,
     **parameters: Any,
 ) -> Fitted:
     """Trains within `budget` bytes and judges; `frame` and `parameters` are those of `StreamClassifier`.
 
-    `tell` is called with a line about every epoch.
+    `window`: samples of every recording, if they are pieces of one length. `tell` is called with a line about every
+    epoch.
     """
     begun = time.monotonic()
     classifier = StreamClassifier(budget=budget, frame=frame, verbose=2, **parameters)
     with contextlib.redirect_stdout(_Lines(tell)):
         classifier.fit(training.series, training.labels)
     classifier.verbose = 0
+    names = tuple(name[:LONGEST] for name in training.channels)
+    classifier.about_ = dataclasses.replace(classifier.about_, channels=names, window=window)
     seconds = time.monotonic() - begun
     program = classifier.program()
     said = classifier.predict(held_out.series)
@@ -151,7 +156,7 @@ def check_output(out: Path, to: str) -> None:
             raise ValueError(f"--out must be a folder that can be written, got {there}")
     if to == "wasm" and f"{as_name(out.absolute().name)}.json" in (DESCRIPTION, ABOUT):
         raise ValueError(f"--out must not be {out.name!r}: the program is called that, and has a file of that name")
-    check_model(out / "model", storage.DESCRIPTION, storage.SAMPLE)
+    check_model(out / "model", ESTIMATOR, SAMPLE, ABOUT)
     if (out / to).is_dir():
         check_export(out / to, sorted(path.name for path in (out / to).iterdir() if not path.name.startswith(".")))
 

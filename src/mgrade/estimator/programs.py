@@ -25,16 +25,13 @@ from mgrade.deploy import (
     trim,
 )
 from mgrade.deploy.check import MAX_INTEGER_TERMS
-from mgrade.deploy.program import Op
+from mgrade.deploy.level import divided, levelled
 from mgrade.estimator.series import Series
 from mgrade.footprint import parse_bytes
 from mgrade.footprint.sizing import GRID
 from mgrade.nn import Model, ModelConfig
 
 PRECISIONS = ("int8", "float32")
-# Where the widths of channels differ by more than this, or their means are so many widths from 0, int8 weights alone
-# cannot even them out.
-UNEQUAL = 4.0
 
 
 def check_precision(precision: str) -> None:
@@ -45,16 +42,13 @@ def check_precision(precision: str) -> None:
 def program_of(model: Model, precision: str, mean: Series, scale: Series, sample: list[Series]) -> Program:
     """The smallest program of a model that reads raw samples; int8 finds its ranges on `sample`.
 
-    mean, scale (channels): where the channels lie and how wide they are. Where that is far from 0 and 1, an int8
-    program divides by the widths first, in 16 bits, instead of in the encoder's 8.
+    mean, scale (inputs): where the channels lie and how wide they are, see `levelled`.
     """
     check_precision(precision)
     plain = from_model(model)
     if precision == "float32":
         return _smaller(plain)
-    if scale.max() > UNEQUAL * scale.min() or (np.abs(mean) > UNEQUAL * scale).any():
-        plain = _rounded(_divided(plain, scale), mean / scale)
-    chosen = _smaller(plain, lambda program: _bytes(quantise(program, _unit_ranges(program))))
+    chosen = _smaller(levelled(plain, mean, scale), lambda program: _bytes(quantise(program, _unit_ranges(program))))
     return quantise(chosen, calibrate(chosen, [together(sample)]))
 
 
@@ -83,27 +77,6 @@ def _smaller(program: Program, size: Any = None) -> Program:
     return min(prune(trim(program)), optimise(program), program, key=size or _bytes)
 
 
-def _divided(program: Program, scale: Series) -> Program:
-    """The same program with a division of every channel before the encoder, whose weights are multiplied instead."""
-    encoder = program.ops[0]
-    even = encoder.with_arrays(weight=(encoder.arrays["weight"] * scale).astype(np.float32))
-    first = Op("scale", (0,), {"weight": (1 / scale).astype(np.float32)})
-    rest = (even, *program.ops[1:])
-    later = tuple(dataclasses.replace(op, args=tuple(value + 1 for value in op.args)) for op in rest)
-    return dataclasses.replace(program, ops=(first, *later))
-
-
-def _rounded(program: Program, mean: Series) -> Program:
-    """The same with the encoder's weights on the grid of int8, and a bias that makes up for it at the mean sample."""
-    encoder = program.ops[1]
-    weight = encoder.arrays["weight"].astype(np.float64)
-    step = np.maximum(np.abs(weight).max(1, keepdims=True) / 127, 1e-30)
-    near = np.rint(weight / step) * step
-    bias = encoder.arrays["bias"] + (weight - near) @ mean
-    even = encoder.with_arrays(weight=near.astype(np.float32), bias=bias.astype(np.float32))
-    return dataclasses.replace(program, ops=(program.ops[0], even, *program.ops[2:]))
-
-
 def _bytes(program: Program) -> int:
     return program.parameter_bytes + program.state_bytes
 
@@ -123,7 +96,7 @@ def most_bytes(config: ModelConfig, precision: str) -> int:
         program = from_model(model)
     if precision == "float32":
         return _bytes(program)
-    program = _divided(program, np.ones(config.inputs))
+    program = divided(program, np.ones(config.inputs))
     return _bytes(quantise(program, _unit_ranges(program)))
 
 

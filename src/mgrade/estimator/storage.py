@@ -1,4 +1,4 @@
-"""Saved estimators: a saved model, `estimator.json` beside it, and the sample for int8 exports. No pickle.
+"""Saved estimators: a saved model; beside it `estimator.json`, `about.json` and the sample for int8 exports. No pickle.
 
 `estimator.json` is written last and names the weights and the sample it belongs to by their SHA-256: what is left of
 an interrupted save is refused.
@@ -16,6 +16,9 @@ import safetensors
 import safetensors.numpy
 
 from mgrade._files import read_description, replace
+from mgrade.deploy.about import FILE as ABOUT
+from mgrade.deploy.about import read_about
+from mgrade.deploy.source import ESTIMATOR, ESTIMATOR_FORMAT, ESTIMATOR_VERSION, SAMPLE
 from mgrade.estimator.learn import Epoch
 from mgrade.nn import load as load_model
 from mgrade.nn.storage import check_folder
@@ -23,8 +26,6 @@ from mgrade.nn.storage import check_folder
 if TYPE_CHECKING:
     from mgrade.estimator.base import StreamEstimator
 
-FORMAT, VERSION = "mgrade-estimator", 1
-DESCRIPTION, SAMPLE = "estimator.json", "sample.safetensors"
 Estimator = TypeVar("Estimator", bound="StreamEstimator")
 
 
@@ -33,17 +34,18 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
     classes = getattr(estimator, "classes_", np.zeros(0))
     if classes.dtype.kind not in "biufUO" or not all(isinstance(one, (str, int, float)) for one in classes.tolist()):
         raise ValueError(f"classes must be text or numbers to be saved, got {classes.dtype}")
-    check_folder(folder, DESCRIPTION, SAMPLE)
+    check_folder(folder, ESTIMATOR, SAMPLE, ABOUT)
     estimator.model_.save(folder)
-    sample = {str(index): one.astype(np.float32) for index, one in enumerate(estimator.sample_)}
+    replace(folder / ABOUT, estimator.about_.to_bytes())
+    sample = {str(index): np.ascontiguousarray(one, np.float32) for index, one in enumerate(estimator.sample_)}
     data = safetensors.numpy.save(sample)
     replace(folder / SAMPLE, data)
     parameters = estimator.get_params()
     if not isinstance(parameters["random_state"], (int, np.integer)):
         parameters["random_state"] = None
     description = {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": ESTIMATOR_FORMAT,
+        "version": ESTIMATOR_VERSION,
         "estimator": type(estimator).__name__,
         "weights_sha256": _weights(folder),
         "sample_sha256": hashlib.sha256(data).hexdigest(),
@@ -60,13 +62,13 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
     }
     if hasattr(estimator, "classes_"):
         description["classes"] = {"dtype": classes.dtype.str, "values": classes.tolist()}
-    replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+    replace(folder / ESTIMATOR, (json.dumps(description, indent=2) + "\n").encode())
 
 
 def load(cls: type[Estimator], folder: Path) -> Estimator:
     """The estimator in `folder`; a ValueError if there is none, or one of another kind, or a damaged one."""
-    path = folder / DESCRIPTION
-    description = read_description(path, FORMAT, VERSION)
+    path = folder / ESTIMATOR
+    description = read_description(path, ESTIMATOR_FORMAT, ESTIMATOR_VERSION)
     if description.get("estimator") != cls.__name__:
         raise ValueError(f"{path}: estimator must be {cls.__name__}, got {description.get('estimator')!r}")
     model = load_model(folder).eval()
@@ -94,6 +96,7 @@ def load(cls: type[Estimator], folder: Path) -> Estimator:
         raise ValueError(f"{path}: must be of a model with {inputs} inputs and {outputs} outputs")
     estimator.model_, estimator.config_, estimator.n_channels_ = model, model.config, len(estimator.mean_)
     estimator.sample_ = sample
+    estimator.about_ = read_about(folder) or estimator._about()
     return estimator
 
 
@@ -103,7 +106,7 @@ def _sample(path: Path, digest: Any) -> list[Any]:
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     if hashlib.sha256(data).hexdigest() != digest:
-        raise ValueError(f"{path}: sha256 does not match {DESCRIPTION}: the file is truncated or was altered")
+        raise ValueError(f"{path}: sha256 does not match {ESTIMATOR}: the file is truncated or was altered")
     try:
         tensors = safetensors.numpy.load(data)
         found = [tensors[str(index)].astype(np.float64) for index in range(len(tensors))]

@@ -81,7 +81,7 @@ def _opened(path: Path) -> Exhibit:
         raise ValueError(f"{path}: is no export ({DESCRIPTION}), no finished run and no saved model")
     source = open_source(path)
     program = build(source, Choices())
-    known = about(source.task) if source.task else _unknown(program)
+    known = source.known or _unknown(program)
     return Exhibit(source.name, program, wasm.to_wasm(program, source.name), known)
 
 

@@ -12,6 +12,11 @@
 #error "mgrade needs an int of 32 bits"
 #endif
 
+/* Vectors and pairs are taken from memory as little-endian machines have them. */
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ && !defined(MGRADE_PLAIN)
+#define MGRADE_PLAIN 1
+#endif
+
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && !defined(MGRADE_PLAIN)
 #include <arm_acle.h>
 #include <arm_mve.h>

@@ -65,7 +65,7 @@ typedef int32_t mg_whole __attribute__((vector_size(MG_LANES * 4)));
 #define MG_PUT(pointer, v) (((mg_lanes *)(void *)(pointer))[v])
 /* A weight matrix begins where a vector does: no load crosses from one line of the cache into the next. */
 #if !defined(MGRADE_WEIGHTS)
-#define MGRADE_WEIGHTS static const __attribute__((aligned(MG_LANES * 4)))
+#define MGRADE_WEIGHTS __attribute__((aligned(MG_LANES * 4)))
 #endif
 #endif
 

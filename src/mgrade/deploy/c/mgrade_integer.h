@@ -35,7 +35,7 @@ MG_UNUSED static inline int32_t mg_clip(int64_t x, int32_t top) {
 }
 
 MG_UNUSED static inline mg_value mg_saturate(int32_t x) {
-#if defined(MG_DSP) || defined(MG_HELIUM)
+#if defined(__clang__) && (defined(MG_DSP) || defined(MG_HELIUM)) /* GCC finds the instruction itself */
     return (mg_value)__ssat(x, MG_BITS);
 #else
     x = x > MG_TOP ? MG_TOP : x;

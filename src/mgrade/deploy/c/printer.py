@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 import mgrade
+from mgrade.deploy.about import About
 from mgrade.deploy.arithmetic import SIGMOID
 from mgrade.deploy.c.slots import Slots
 from mgrade.deploy.interpreter import Interpreter, checked
 from mgrade.deploy.program import Op, Program
+from mgrade.deploy.storage import program_bytes
 
 HERE = Path(__file__).parent
 TYPES = {
@@ -98,6 +102,20 @@ POOLED = """
  * the sequences had that the model learned from, and take the outputs after the last of them."""
 
 
+# How an integer program's header makes inputs of real numbers: as `quantise_input` does, and without a library.
+WHOLE = """
+/* A real number as an input: rounded half up, and held at the ends of what an input can be. */
+static inline {name}_input {name}_whole(float real) {{
+    const float scaled = real * {upper}_INPUT_SCALE;
+    if (!(scaled > {low}.0f)) return (scaled == scaled) ? {low} : 0; /* what is not a number is nothing */
+    if (scaled >= {high}.0f) return {high};
+    const int32_t down = (int32_t)scaled;
+    const float rest = scaled - (float)down;
+    return ({name}_input)(down + (rest >= 0.5f) - (rest < -0.5f));
+}}
+"""
+
+
 def check_name(name: str) -> str:
     """`name` if C takes it as an identifier."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or name.startswith(("mg_", "mgrade")):
@@ -119,14 +137,14 @@ def print_c(
     name: str = "model",
     test: npt.NDArray[Any] | None = None,
     panel: int = 64,
-    labels: tuple[str, ...] = (),
+    known: About | None = None,
 ) -> dict[str, str]:
     """The files of an export, by name. `test` (time, inputs) or (time): inputs of the test vector.
 
     `panel`: how many outputs of a float matrix lie side by side in memory; as many as a machine sums in registers.
-    `labels`: what the outputs are called.
+    `known`: what inputs and outputs are called, and how samples become steps and answers.
     """
-    printed = _Printed(program, check_name(name), panel, labels)
+    printed = _Printed(program, check_name(name), panel, (known or About()).fit(program))
     table = "\n".join("    " + ", ".join(map(str, SIGMOID[i : i + 12])) + "," for i in range(0, len(SIGMOID), 12))
     files = {
         f"{name}.h": printed.fill("model.h.in"),
@@ -143,8 +161,8 @@ def print_c(
 class _Printed:
     """The parts that the templates ask for."""
 
-    def __init__(self, program: Program, name: str, panel: int, labels: tuple[str, ...]):
-        self.program, self.name, self.panel, self.labels = program, name, panel, labels
+    def __init__(self, program: Program, name: str, panel: int, known: About):
+        self.program, self.name, self.panel, self.known = program, name, panel, known
         self.arrays: dict[bytes, tuple[str, npt.NDArray[Any]]] = {}
         self.slots = Slots(program)
         value = TYPES[program.precision]
@@ -158,14 +176,15 @@ class _Printed:
             "VERSION": mgrade.__version__,
             "PRECISION": _described(program),
             "FLASH": str(own),
-            "STATE": str(program.state_bytes),
+            "STATE": str(_size(fields)),
+            "TAKES": "one sample" if known.frame == 1 else f"a frame of {known.frame} samples",
             "INPUTS": "1" if program.tokens else str(program.inputs),
             "OUTPUTS": str(program.outputs),
             "INPUT_TYPE": "uint16_t" if program.tokens else value,
             "OUTPUT_TYPE": "int32_t" if program.integer and pooled else value,
-            "INPUT_NOTE": f"a token id, 0 to {program.inputs - 1}" if program.tokens else "channels",
-            "OUTPUT_NOTE": "channels",
+            "INPUT_NOTE": self._input_note(),
             "CONSTANTS": self._constants(),
+            "WHOLE": self._whole(),
             "SINCE": POOLED if pooled else "",
             "FIELDS": "\n".join(fields) or "    uint8_t nothing;",
             "SIZES": f"MG_BITS {8 * np.dtype(program.precision).itemsize}" if program.integer else f"MG_PANEL {panel}",
@@ -180,8 +199,30 @@ class _Printed:
         text = (HERE / template).read_text(encoding="utf-8")
         return re.sub(r"@([A-Z_]+)@", lambda match: self.parts[match[1]], text)
 
+    def _input_note(self) -> str:
+        program, frame = self.program, self.known.frame
+        if program.tokens:
+            return f"a token id, 0 to {program.inputs - 1}"
+        names = f": {', '.join(map(_commented, self.known.channels))}" if self.known.channels else ""
+        channels = f"{program.inputs // frame} channel{'s' if program.inputs > frame else ''}{names}"
+        return channels if frame == 1 else f"{frame} samples, oldest first, each of {channels}"
+
+    def _whole(self) -> str:
+        """The function that makes an input of a real number, where inputs are not real numbers themselves."""
+        if self.program.tokens or not self.program.integer:
+            return ""
+        half = 1 << (8 * np.dtype(self.program.precision).itemsize - 1)
+        parts = {"name": self.name, "upper": self.name.upper(), "low": f"{-half}", "high": f"{half - 1}"}
+        return WHOLE.format(**parts)
+
     def _constants(self) -> str:
-        upper, exponents, lines = self.name.upper(), self.program.exponents, []
+        upper, exponents = self.name.upper(), self.program.exponents
+        digest = hashlib.sha256(program_bytes(self.program)).hexdigest()[:16]
+        lines = [f'#define {upper}_PROGRAM "{digest}" /* which model this is: how the SHA-256 of its Program begins */']
+        if self.known.frame > 1:
+            lines.append(f"#define {upper}_FRAME {self.known.frame} /* samples that a step takes */")
+        if self.known.window is not None:
+            lines.append(f"#define {upper}_WINDOW {self.known.window} /* samples of an answer: then begin anew */")
         if self.program.integer and not self.program.tokens:
             lines += [
                 f"#define {upper}_INPUT_BITS {exponents[0]} /* fraction bits: input = round(real * 2^bits), */",
@@ -192,8 +233,8 @@ class _Printed:
                 f"#define {upper}_OUTPUT_BITS {exponents[-1]} /* fraction bits: output / 2^bits is the real value */",
                 f"#define {upper}_OUTPUT_SCALE {_power(exponents[-1])} /* and so is output / scale */",
             ]
-        if self.labels:
-            names = ", ".join(map(_quoted, self.labels))
+        if self.known.labels:
+            names = ", ".join(map(_quoted, self.known.labels))
             lines.append(f"#define {upper}_LABELS {{{names}}} /* what the outputs are called */")
         return "".join(f"{line}\n" for line in lines)
 
@@ -314,6 +355,11 @@ def _quoted(text: str) -> str:
     return f'"{plain}"'
 
 
+def _commented(text: str) -> str:
+    """As a comment of C can hold it."""
+    return re.sub(r"[^ -~]|[\\?]|(?<=\*)/|(?<=/)\*", "_", text)
+
+
 def _panels(array: npt.NDArray[Any], rows: int) -> list[npt.NDArray[Any]]:
     return [array[first : first + rows] for first in range(0, len(array), rows)]
 
@@ -331,6 +377,13 @@ def _described(program: Program) -> str:
 def _alignment(line: str) -> int:
     kind = line.split()[0]
     return {"int64_t": 8, "float": 4, "int32_t": 4, "uint32_t": 4, "int16_t": 2, "uint16_t": 2}.get(kind, 1)
+
+
+def _size(fields: list[str]) -> int:
+    """Bytes of a struct whose fields stand from the widest to the narrowest."""
+    total = sum(_alignment(line) * math.prod(map(int, re.findall(r"\[(\d+)\]", line))) for line in fields)
+    widest = max(map(_alignment, fields), default=1)
+    return max(1, -(-total // widest) * widest)
 
 
 def _literal(value: Any) -> str:
@@ -352,4 +405,4 @@ def _array(name: str, array: npt.NDArray[Any]) -> str:
     values = [_literal(value) for value in array.ravel()]
     rows = "\n".join("    " + ", ".join(values[i : i + 12]) + "," for i in range(0, len(values), 12))
     shape = " x ".join(map(str, array.shape))
-    return f"MGRADE_WEIGHTS {TYPES[str(array.dtype)]} {name}[{array.size}] = {{ /* {shape} */\n{rows}\n}};"
+    return f"MGRADE_WEIGHTS static const {TYPES[str(array.dtype)]} {name}[{array.size}] = {{ /* {shape} */\n{rows}\n}};"
