@@ -157,6 +157,7 @@ def test_what_is_missing_or_another_is_refused_by_name(tmp_path):
         ("labels", lambda labels: labels[0], r"all labels must be numbers on one axis, 1 or more, got uint8 \(\)"),
         ("offsets", lambda offsets: np.array([0, 0, *offsets[2:]]), "all row 0 is empty"),
         ("offsets", lambda offsets: offsets / 1, "all offsets must be whole numbers on one axis"),
+        ("split", lambda split: split.astype(str), "split must be numbers on one axis, 1 or more, got <U"),
         ("split", lambda split: split[1:], "split must be 0 or 2 for each of 40 recordings"),
         ("split", lambda split: split + 1, r"split must be 0 or 2 for each of 40 recordings, got \[1 3\]"),
         ("split", lambda split: 0 * split + 2, "the train set has no recording, with split 0"),

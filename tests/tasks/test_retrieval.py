@@ -129,6 +129,14 @@ def test_pairs_that_stand_in_are_distinct_and_rightly_labelled():
         assert (abs(first - second) == 1 and min(first, second) < 40) == bool(label)
 
 
+def test_pairs_are_whole_numbers_of_any_size(tmp_path):
+    papers(tmp_path)
+    expected = Retrieval(max_length=16).read("train", tmp_path)
+    papers(tmp_path, citation_pairs=np.stack([np.arange(10), np.arange(1, 11)], 1).astype(np.uint64))
+    for one, other in zip(expected, Retrieval(max_length=16).read("train", tmp_path), strict=True):
+        assert np.array_equal(one, other)
+
+
 def test_malformed_stand_ins(tmp_path):
     papers(tmp_path, citation_pairs=np.array([[0, 12]]))
     with pytest.raises(ValueError, match=r"must be two rows each, of the 12 papers, got \[0, 12\] in row 0"):

@@ -162,6 +162,7 @@ def test_the_compact_files_hold_codes_and_their_split(tmp_path):
         ("split", [0] * 9, r"split must be one for each of 10 labels, got \(9,\)"),
         ("split", [0] * 9 + [3], "row 9: split must be from 0 to 2, got 3"),
         ("length", [8000] * 11, r"length must be one for each of 10 labels, got \(11,\)"),
+        ("length", ["long"] * 10, "length must be numbers on one axis, 1 or more, got <U4"),
         ("words", np.arange(3), "words must be yes no .*, got 0 1 2$"),
         ("words", np.array("yes"), "words must be yes no .*, got yes$"),
     ],

@@ -126,6 +126,7 @@ def _from_compact(split: str, path: Path) -> tuple[Sounds, npt.NDArray[Any]]:
     audio, offsets, labels, parts = arrays(path, "audio", "offsets", "labels", "split")
     check_axis(f"{path}: audio", audio, "16-bit samples")
     check_table(path, "all", audio, offsets, labels, 10)
+    check_axis(f"{path}: split", parts, "numbers")
     if parts.shape != labels.shape or not np.isin(parts, (0, 2)).all():
         raise ValueError(f"{path}: split must be 0 or 2 for each of {len(labels)} recordings, got {np.unique(parts)}")
     chosen = (parts == 2) == (split == "test")

@@ -147,7 +147,7 @@ def _paper(data: Array, where: str) -> str:
 
 def _check_pairs(where: str, cited: Array, papers: int) -> None:
     """Refuses what are not pairs of papers, one pair or more, by their rows."""
-    if cited.ndim != 2 or cited.shape[1] != 2 or not cited.size or not np.issubdtype(cited.dtype, np.integer):
+    if cited.ndim != 2 or cited.shape[1] != 2 or not cited.size or cited.dtype.kind not in "iu":
         raise ValueError(f"{where} must be pairs of whole numbers (1 or more, 2), got {cited.dtype} {cited.shape}")
     wrong = np.flatnonzero(((cited < 0) | (cited >= papers)).any(1))
     if len(wrong):
@@ -166,7 +166,7 @@ def stand_in_pairs(split: str, cited: Array, papers: int, where: str = "citation
         first, second = source.integers(0, papers, 2).tolist()
         if first != second and (min(first, second), max(first, second)) not in related:
             others[first, second] = None
-    pairs = np.concatenate([cited, np.array(list(others))])
+    pairs = np.concatenate([cited, np.array(list(others), cited.dtype)])
     labels = np.repeat([1, 0], len(cited))
     order = source.permutation(len(pairs))
     share = len(pairs) // 10

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mgrade.tasks.files import arrays, check_labels, check_names, contents
+from mgrade.tasks.files import arrays, check_axis, check_labels, check_names, contents
 from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.task import SPLITS, generator
 
@@ -164,6 +164,7 @@ class Speech(Labelled):
         check_names(f"{path}: words", words, COMMANDS)
         check_labels(f"{path}:", labels, len(COMMANDS))
         check_labels(f"{path}:", parts, len(SPLITS), "split")
+        check_axis(f"{path}: length", lengths, "numbers")
         for name, array in (("split", parts), ("length", lengths)):
             if array.shape != labels.shape:
                 raise ValueError(f"{path}: {name} must be one for each of {len(labels)} labels, got {array.shape}")
