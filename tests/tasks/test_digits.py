@@ -136,6 +136,9 @@ def test_what_is_missing_or_another_is_refused_by_name(tmp_path):
     write(here / "3_theo_5.wav", np.zeros(100, np.int16), rate=16000)
     with pytest.raises(ValueError, match=r"3_theo_5\.wav: samples a second must be 8000, got 16000"):
         task.read("train", tmp_path)
+    write(here / "3_theo_5.wav", np.zeros(0, np.int16))
+    with pytest.raises(ValueError, match=r"3_theo_5\.wav has no samples"):
+        task.read("train", tmp_path)
     for name in ("three_theo_5.wav", "3_theo.wav", "12_theo_5.wav", "3_theo_-1.wav"):
         write(here / name, np.zeros(100, np.int16))
         with pytest.raises(
@@ -151,6 +154,10 @@ def test_what_is_missing_or_another_is_refused_by_name(tmp_path):
         ("audio", lambda audio: audio.astype(np.float32), "audio must be 16-bit samples .*, got float32"),
         ("audio", lambda audio: audio[1:], r"all offsets do not divide \d+ symbols into 40 rows"),
         ("labels", lambda labels: labels + 1, "all row 36: label must be from 0 to 9, got 10"),
+        ("labels", lambda labels: labels[0], r"all labels must be numbers on one axis, 1 or more, got uint8 \(\)"),
+        ("offsets", lambda offsets: np.array([0, 0, *offsets[2:]]), "all row 0 is empty"),
+        ("offsets", lambda offsets: offsets / 1, "all offsets must be whole numbers on one axis"),
+        ("split", lambda split: split.astype(str), "split must be numbers on one axis, 1 or more, got <U"),
         ("split", lambda split: split[1:], "split must be 0 or 2 for each of 40 recordings"),
         ("split", lambda split: split + 1, r"split must be 0 or 2 for each of 40 recordings, got \[1 3\]"),
         ("split", lambda split: 0 * split + 2, "the train set has no recording, with split 0"),

@@ -1,9 +1,11 @@
 """Broken files are refused in one line."""
 
+import re
+
 import numpy as np
 import pytest
 
-from mgrade.tasks.files import arrays, check_table, padded, spans
+from mgrade.tasks.files import arrays, check_table, contents, padded, spans
 
 
 def test_arrays_are_read_by_name(tmp_path):
@@ -20,6 +22,42 @@ def test_what_is_no_npz_is_refused(tmp_path, data):
     (tmp_path / "b.npz").write_bytes(data)
     with pytest.raises(ValueError, match=r"b\.npz cannot be read"):
         arrays(tmp_path / "b.npz", "x")
+
+
+def test_one_array_alone_is_no_archive(tmp_path):
+    with open(tmp_path / "e.npz", "wb") as file:
+        np.save(file, np.arange(3))
+    with pytest.raises(ValueError, match=r"e\.npz cannot be read: it is one array, not an archive of them"):
+        arrays(tmp_path / "e.npz", "x")
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [(8, 1, "encrypted"), (8, 32, "compressed patched data"), (10, 99, "compression method is not supported")],
+)
+def test_a_changed_byte_in_the_archives_header_is_refused(tmp_path, at, value, message):
+    np.savez(tmp_path / "f.npz", x=np.arange(3))
+    data = bytearray((tmp_path / "f.npz").read_bytes())
+    data[data.index(b"PK\x01\x02") + at] = value  # flags and method, in the list at the end
+    (tmp_path / "f.npz").write_bytes(data)
+    with pytest.raises(ValueError, match=rf"f\.npz cannot be read: [^\n]*{message}[^\n]*$"):
+        arrays(tmp_path / "f.npz", "x")
+
+
+def test_any_changed_byte_gives_arrays_or_one_line(tmp_path):
+    np.savez_compressed(tmp_path / "g.npz", x=np.arange(3))
+    whole = (tmp_path / "g.npz").read_bytes()
+    for at in range(len(whole)):
+        (tmp_path / "g.npz").write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
+        try:
+            arrays(tmp_path / "g.npz", "x")
+        except ValueError as error:
+            assert re.fullmatch(r".*g\.npz (cannot be read: .+|has no array 'x')", str(error))  # noqa: PT017
+
+
+def test_a_folder_has_no_contents(tmp_path):
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(tmp_path))} cannot be read: Is a directory$"):
+        contents(tmp_path)
 
 
 def test_pickled_objects_are_never_loaded(tmp_path):
@@ -49,3 +87,36 @@ def test_tables_that_do_not_fit_are_refused(tmp_path):
         check_table(tmp_path, "train", data, np.array([0, 2, 4]), labels, 4)
     with pytest.raises(ValueError, match="train row 1: label must be from 0 to 2, got 3"):
         check_table(tmp_path, "train", data, np.array([0, 2, 5]), labels, 3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, -1], "row 1: label must be from 0 to 3, got -1"),
+        ([0, np.nan], "row 1: label must be from 0 to 3, got nan"),
+        ([2.5, 0], r"row 0: label must be from 0 to 3, got 2\.5"),
+        ([[0], [1]], r"labels must be numbers on one axis, 1 or more, got int64 \(2, 1\)"),
+        (3, r"labels must be numbers on one axis, 1 or more, got int64 \(\)"),
+        (["a", "b"], r"labels must be numbers on one axis, 1 or more, got <U1 \(2,\)"),
+        ([], r"labels must be numbers on one axis, 1 or more, got float64 \(0,\)"),
+    ],
+)
+def test_labels_are_whole_numbers_below_the_number_of_classes(tmp_path, labels, message):
+    for given in ([0, 3], [0.0, 3.0]):
+        check_table(tmp_path, "train", np.arange(5), np.array([0, 2, 5]), np.array(given), 4)
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(tmp_path))}: train {message}$"):
+        check_table(tmp_path, "train", np.arange(5), np.array([0, 2, 5]), np.array(labels), 4)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        (np.array([0.0, 2, 5]), r"offsets must be whole numbers on one axis, 1 or more, got float64 \(3,\)"),
+        (np.array(5), r"offsets must be whole numbers on one axis, 1 or more, got int64 \(\)"),
+        (np.array([0, 7, 5], np.uint64), "offsets do not divide 5 symbols into 2 rows"),
+        (np.array([0, 5, 5]), "row 1 is empty"),
+    ],
+)
+def test_offsets_are_whole_numbers_that_grow(tmp_path, offsets, message):
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(tmp_path))}: train {message}$"):
+        check_table(tmp_path, "train", np.arange(5), offsets, np.array([0, 3]), 4)

@@ -164,7 +164,7 @@ def test_damaged_files_are_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"test_batch\.bin: its size must be a multiple of 3073 bytes, got 12291"):
         Image().read("test", tmp_path)
     path.write_bytes(bytes([10]) + whole[1:])
-    with pytest.raises(ValueError, match="labels must be 0 to 9, got 10"):
+    with pytest.raises(ValueError, match=r"test_batch\.bin: row 0: label must be from 0 to 9, got 10"):
         Image().read("test", tmp_path)
     mnist(tmp_path)
     path = tmp_path / "mnist" / "t10k-images-idx3-ubyte"
@@ -184,6 +184,37 @@ def test_damaged_files_are_refused_by_name(tmp_path):
 def test_a_compact_file_of_another_shape_is_refused(tmp_path):
     np.savez(tmp_path / "mnist.npz", test_images=np.zeros((2, 32, 32), np.uint8), test_labels=np.zeros(2))
     with pytest.raises(ValueError, match=r"test_images must be bytes \(28, 28\), got uint8 \(32, 32\)"):
+        SequentialMnist().read("test", tmp_path)
+
+
+@pytest.mark.parametrize(("task", "name", "side"), [(Image(), "cifar10_gray", 32), (SequentialMnist(), "mnist", 28)])
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([3, -1], "row 1: label must be from 0 to 9, got -1"),
+        ([3, np.nan], "row 1: label must be from 0 to 9, got nan"),
+        ([2.5, 3], r"row 0: label must be from 0 to 9, got 2\.5"),
+        ([[1], [2]], r"labels must be numbers on one axis, 1 or more, got int64 \(2, 1\)"),
+        ([], r"labels must be numbers on one axis, 1 or more, got float64 \(0,\)"),
+        ([1, 2, 3], "2 images but 3 labels"),
+    ],
+)
+def test_labels_of_compact_files_are_checked_by_row(tmp_path, task, name, side, labels, message):
+    count = len(labels) and 2
+    np.savez(tmp_path / f"{name}.npz", test_images=np.zeros((count, side, side), np.uint8), test_labels=labels)
+    with pytest.raises(ValueError, match=rf"{name}\.npz: {message}$"):
+        task.read("test", tmp_path)
+
+
+def test_labels_of_mnist_are_checked_by_file_and_row(tmp_path):
+    _, labels = mnist(tmp_path)
+    labels[4] = 10
+    idx(tmp_path / "mnist" / "t10k-labels-idx1-ubyte", labels)
+    with pytest.raises(ValueError, match=r"t10k-labels-idx1-ubyte: row 4: label must be from 0 to 9, got 10"):
+        SequentialMnist().read("test", tmp_path)
+    path = tmp_path / "mnist" / "t10k-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:14])
+    with pytest.raises(ValueError, match="t10k images must be 28 x 28, got 28 x 0"):
         SequentialMnist().read("test", tmp_path)
 
 

@@ -206,6 +206,9 @@ def test_malformed_generated_files(tmp_path):
     good = {"train_tokens": np.uint8([8, 9]), "train_offsets": np.array([0, 1, 2]), "train_labels": np.array([1, 2])}
     for name, wrong, message in (
         ("train_tokens", np.uint8([8, 30]), "train row 1: no symbol has the id 30"),
+        ("train_tokens", np.array([8, 7.5]), r"listops\.npz: train tokens must be whole numbers on one axis"),
+        ("train_tokens", np.uint8([[8], [9]]), r"listops\.npz: train tokens must be whole numbers on one axis"),
+        ("train_offsets", np.array([0, 2, 2]), r"listops\.npz: train row 1 is empty"),
         ("train_offsets", np.array([0, 1, 3]), "train offsets do not divide 2 symbols into 2 rows"),
         ("train_labels", np.array([1, 10]), "train row 1: label must be from 0 to 9, got 10"),
     ):

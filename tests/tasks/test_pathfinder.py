@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import struct
 import zlib
 from dataclasses import replace
@@ -316,8 +317,15 @@ def test_a_damaged_official_folder_is_refused(tmp_path):
 
 
 def test_a_set_that_is_not_there_says_how_to_get_it(tmp_path):
-    with pytest.raises(ValueError, match=r"neither a folder pathfinder32 nor pathfinder32\.npz: run `mgrade data gene"):
-        Pathfinder().read("train", tmp_path)
+    for options, name, command in (
+        ({}, "pathfinder32", "pathfinder"),
+        ({"contour_length": 9}, "pathfinder32-9", "pathfinder --contour-length 9"),
+        ({"size": 128}, "pathfinder128", "pathx"),
+        ({"size": 128, "contour_length": 6}, "pathfinder128-6", "pathx --contour-length 6"),
+    ):
+        message = rf"nor {name}\.npz: run `mgrade data generate {command} --out {re.escape(str(tmp_path))}`$"
+        with pytest.raises(ValueError, match=message):
+            Pathfinder(**options).read("train", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +339,10 @@ def test_a_set_that_is_not_there_says_how_to_get_it(tmp_path):
         ({"images": np.zeros((10, 32, 32)), "labels": np.zeros(10)}, r"images must be bytes \(32, 32\), got float64"),
         ({"images": np.zeros((10, 32, 32), np.uint8), "labels": np.zeros(9)}, r"10 images but labels of shape \(9,\)"),
         ({"images": np.zeros((9, 32, 32), np.uint8), "labels": np.zeros(9)}, "at least 10 images, got 9"),
-        ({"images": np.zeros((10, 32, 32), np.uint8), "labels": np.arange(10)}, "row 2: label must be 0 or 1, got 2"),
+        (
+            {"images": np.zeros((10, 32, 32), np.uint8), "labels": np.arange(10)},
+            "row 2: label must be from 0 to 1, got 2",
+        ),
     ],
 )
 def test_a_damaged_set_is_refused(tmp_path, contents, message):

@@ -129,18 +129,48 @@ def test_pairs_that_stand_in_are_distinct_and_rightly_labelled():
         assert (abs(first - second) == 1 and min(first, second) < 40) == bool(label)
 
 
+def test_pairs_are_whole_numbers_of_any_size(tmp_path):
+    papers(tmp_path)
+    expected = Retrieval(max_length=16).read("train", tmp_path)
+    papers(tmp_path, citation_pairs=np.stack([np.arange(10), np.arange(1, 11)], 1).astype(np.uint64))
+    for one, other in zip(expected, Retrieval(max_length=16).read("train", tmp_path), strict=True):
+        assert np.array_equal(one, other)
+
+
 def test_malformed_stand_ins(tmp_path):
     papers(tmp_path, citation_pairs=np.array([[0, 12]]))
-    with pytest.raises(ValueError, match="citation_pairs must be two rows each, of the 12 papers"):
+    with pytest.raises(ValueError, match=r"must be two rows each, of the 12 papers, got \[0, 12\] in row 0"):
         Retrieval().read("train", tmp_path)
     papers(tmp_path, count=5, citation_pairs=np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]))
-    with pytest.raises(ValueError, match="citation_pairs must leave"):
+    with pytest.raises(ValueError, match=r"acl_papers\.npz: citation_pairs must leave"):
         Retrieval().read("train", tmp_path)
     papers(tmp_path, bytes=np.full(12 * 11 + 2, 255, np.uint8))
     with pytest.raises(ValueError, match="row 0 is not UTF-8 at byte 0"):
         Retrieval().read("train", tmp_path)
     papers(tmp_path, offsets=np.array([0, 3]))
     with pytest.raises(ValueError, match="papers offsets do not divide"):
+        Retrieval().read("train", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"citation_pairs": np.array([[0.0, 1.0]])},
+            r"citation_pairs must be pairs of whole numbers .*float64 \(1, 2\)",
+        ),
+        ({"citation_pairs": np.zeros((0, 2), int)}, r"citation_pairs must be pairs of whole numbers .*int64 \(0, 2\)"),
+        (
+            {"offsets": np.array([], int)},
+            r"papers offsets must be whole numbers on one axis, 1 or more, got int64 \(0,\)",
+        ),
+        ({"offsets": np.array(7)}, r"papers offsets must be whole numbers on one axis, 1 or more, got int64 \(\)"),
+        ({"bytes": np.zeros(134)}, r"bytes must be bytes on one axis, 1 or more, got float64 \(134,\)"),
+    ],
+)
+def test_stand_ins_of_another_kind_are_refused_by_file(tmp_path, changes, message):
+    papers(tmp_path, **changes)
+    with pytest.raises(ValueError, match=rf"acl_papers\.npz: {message}"):
         Retrieval().read("train", tmp_path)
 
 

@@ -148,6 +148,7 @@ def test_what_is_missing_is_said_with_what_gets_it(tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
+        ("class_names", lambda names: names[0], "class_names must be .*, got Badminton$"),
         ("class_names", lambda names: names[::-1], "class_names must be Badminton Running Standing Walking, got Walk"),
         (
             "train_values",
@@ -158,14 +159,15 @@ def test_what_is_missing_is_said_with_what_gets_it(tmp_path):
         (
             "train_values",
             lambda values: np.where(np.arange(len(values))[:, None] == len(values) - 1, np.float32(np.nan), values),
-            "train row 15: a series must have 1 step or more, of finite numbers",
+            "train row 15: a series must be of finite numbers",
         ),
         ("train_values", lambda values: values[1:], r"train offsets do not divide \d+ symbols into 16 rows"),
         ("train_labels", lambda labels: labels + 1, "train row 12: label must be from 0 to 3, got 4"),
+        ("train_labels", lambda labels: labels / 2, r"train row 4: label must be from 0 to 3, got 0\.5"),
         (
             "train_offsets",
             lambda offsets: np.array([0, 0, *offsets[2:]]),
-            "train row 0: a series must have 1 step or more, of finite numbers",
+            "train row 0 is empty",
         ),
     ],
 )

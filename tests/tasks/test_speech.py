@@ -152,6 +152,31 @@ def test_the_compact_files_hold_codes_and_their_split(tmp_path):
         Speech(words="10").read("train", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("labels", [*range(9), 77], "row 9: label must be from 0 to 9, got 77"),
+        ("labels", [-1, *range(9)], "row 0: label must be from 0 to 9, got -1"),
+        ("labels", [0, np.nan, *range(8)], "row 1: label must be from 0 to 9, got nan"),
+        ("labels", np.zeros((10, 1), int), r"labels must be numbers on one axis, 1 or more, got int64 \(10, 1\)"),
+        ("split", [0] * 9, r"split must be one for each of 10 labels, got \(9,\)"),
+        ("split", [0] * 9 + [3], "row 9: split must be from 0 to 2, got 3"),
+        ("length", [8000] * 11, r"length must be one for each of 10 labels, got \(11,\)"),
+        ("length", ["long"] * 10, "length must be numbers on one axis, 1 or more, got <U4"),
+        ("words", np.arange(3), "words must be yes no .*, got 0 1 2$"),
+        ("words", np.array("yes"), "words must be yes no .*, got yes$"),
+    ],
+)
+def test_compact_files_of_another_kind_are_refused_by_name(tmp_path, name, value, message):
+    compact(tmp_path)
+    path = tmp_path / "speech10_train.npz"
+    with np.load(path) as file:
+        good = dict(file)
+    np.savez(path, **{**good, name: value})
+    with pytest.raises(ValueError, match=rf"speech10_train\.npz: {message}"):
+        Speech(words="10", rate=8000).read("train", tmp_path)
+
+
 @pytest.mark.parametrize("source", ["clips", "codes"])
 def test_a_model_trains(tmp_path, monkeypatch, ten, source):
     compact(tmp_path)
@@ -190,6 +215,23 @@ def test_what_is_missing_is_said(tmp_path):
         Speech(words="10").read("train", tmp_path)
 
 
+def test_a_list_that_names_a_clip_that_is_not_there_is_refused_by_line(tmp_path):
+    clips(tmp_path)
+    task, here = Speech(words="10"), tmp_path / "speech_commands"
+    path = here / "testing_list.txt"
+    whole = path.read_text()
+    path.write_text(whole + "\nbed/00000003_nohash_0.wav\n")  # of the 35 words, but not of the ten
+    assert len(task.read("test", tmp_path).labels) == 10
+    for name in ("go/00000009_nohash_0.wav", "goo/00000003_nohash_0.wav"):
+        path.write_text(whole + f"\n{name}\n")
+        for split in ("train", "test"):
+            with pytest.raises(ValueError, match=rf"testing_list\.txt: line 12: .*commands/{name} is missing; `mgrade"):
+                task.read(split, tmp_path)
+    path.write_bytes(b"caf\xe9")
+    with pytest.raises(ValueError, match=r"testing_list\.txt must be lines of text"):
+        task.read("test", tmp_path)
+
+
 def test_other_sound_files_are_refused_by_file_field_and_value(tmp_path):
     path = tmp_path / "a.wav"
     for options, message in (
@@ -208,10 +250,16 @@ def test_other_sound_files_are_refused_by_file_field_and_value(tmp_path):
     path.write_bytes(whole[:20] + struct.pack("<H", 3) + whole[22:])  # floating-point samples
     with pytest.raises(ValueError, match=r"a\.wav is not a WAV file of PCM samples: unknown format: 3"):
         read_wav(path)
-    for content in (b"", b"RIFF", b"OggS" + whole[4:], whole[:30]):
+    outside = whole[:17] + bytes([219]) + whole[18:]  # the format is longer than the file
+    for content in (b"", b"RIFF", b"OggS" + whole[4:], whole[:30], outside):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"a\.wav is not a WAV file of PCM samples"):
+        with pytest.raises(ValueError, match=r"a\.wav is not a WAV file of PCM samples: \S"):
             read_wav(path)
+    write(path, np.zeros(0, np.int16))
+    with pytest.raises(ValueError, match=r"a\.wav has no samples$"):
+        read_wav(path)
+    with pytest.raises(ValueError, match=r"not a WAV file of PCM samples: .*Is a directory"):
+        read_wav(tmp_path)
 
 
 @pytest.mark.skipif(

@@ -120,9 +120,46 @@ def test_damaged_files_are_refused_by_name(tmp_path):
             file.create_dataset(f"spikes/{name}", (1,), dtype=h5py.special_dtype(vlen=kind))
         file["spikes/times"][0], file["spikes/units"][0] = np.zeros(1), np.array([700])
         file.create_dataset("labels", data=[0])
-    with pytest.raises(ValueError, match="recording 0 must have a unit below 700"):
+    with pytest.raises(ValueError, match="recording 0: units must be from 0 to 699, got 700"):
         HeidelbergDigits().read("test", tmp_path)
     with h5py.File(path, "a") as file:
         file["labels"][0] = 20
-    with pytest.raises(ValueError, match="labels must be 0 to 19, got 20 to 20"):
+    with pytest.raises(ValueError, match=r"shd_test\.h5: row 0: label must be from 0 to 19, got 20"):
+        HeidelbergDigits().read("test", tmp_path)
+
+
+@needs_h5py
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("labels", [0, np.nan], "row 1: label must be from 0 to 19, got nan"),
+        ("labels", [0, -1], "row 1: label must be from 0 to 19, got -1"),
+        ("labels", [b"a", b"b"], r"labels must be numbers on one axis, 1 or more, got object \(2,\)"),
+        ("spikes/units", [[3], [-1]], "recording 1: units must be from 0 to 699, got -1"),
+        ("spikes/times", [[0.1], [np.nan]], "recording 1: times must be finite, got nan"),
+        ("spikes/times", [[0.1], [0.1, 0.2]], r"recording 1 must be a row of times and one of as many units, got shap"),
+        (
+            "spikes/times",
+            np.zeros(2),
+            r"recording 0 must be a row of times and one of as many units, got shapes \(\) a",
+        ),
+        ("spikes/times", np.float32(1), "lacks a dataset of the Heidelberg digits: spikes/times, of one axis"),
+        ("labels", None, "lacks a dataset of the Heidelberg digits: labels, of one axis"),
+    ],
+)
+def test_other_values_are_refused_by_file_and_row(tmp_path, name, value, message):
+    import h5py
+
+    (tmp_path / "shd").mkdir()
+    with h5py.File(tmp_path / "shd" / "shd_test.h5", "w") as file:
+        good = {"labels": [0, 1], "spikes/times": [[0.1], [0.2]], "spikes/units": [[3], [4]]}
+        for key, rows in {**good, name: value}.items():
+            if rows is None:
+                file.create_group(key)
+            elif isinstance(rows, list) and isinstance(rows[0], list):
+                ragged = file.create_dataset(key, (2,), dtype=h5py.special_dtype(vlen=np.asarray(rows[0]).dtype))
+                ragged[0], ragged[1] = rows
+            else:
+                file[key] = rows
+    with pytest.raises(ValueError, match=rf"shd_test\.h5:? {message}"):
         HeidelbergDigits().read("test", tmp_path)

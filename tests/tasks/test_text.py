@@ -89,6 +89,9 @@ def test_malformed_folders(tmp_path):
     (folder / "0_7.txt").write_bytes("é".encode()[:1])
     (folder / "1_7.txt").write_bytes("é".encode()[1:])
     assert message_of(tmp_path) == f"{folder / '1_7.txt'}: not UTF-8 at byte 0"
+    (folder / "2_7.txt").mkdir()
+    assert message_of(tmp_path) == f"{folder / '2_7.txt'} cannot be read: Is a directory"
+    (folder / "2_7.txt").rmdir()
     for path in folder.glob("*"):
         path.unlink()
     assert message_of(tmp_path) == f"{folder} has no reviews (*.txt)"
@@ -102,6 +105,10 @@ def test_malformed_compact_files(tmp_path):
     assert message_of(tmp_path) == f"{path}: train row 2: label must be from 0 to 1, got 2"
     np.savez(path, **{**good, "train_offsets": good["train_offsets"][:-1]})
     assert "train offsets do not divide" in message_of(tmp_path)
+    np.savez(path, **{**good, "train_bytes": good["train_bytes"].astype(float)})
+    assert message_of(tmp_path).startswith(f"{path}: train bytes must be bytes on one axis, 1 or more, got float64")
+    np.savez(path, **{**good, "train_offsets": np.array([0, 0, *good["train_offsets"][2:]])})
+    assert message_of(tmp_path) == f"{path}: train row 0 is empty"
     data = good["train_bytes"].copy()
     data[good["train_offsets"][1] + 4] = 255
     np.savez(path, **{**good, "train_bytes": data})

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.tasks.files import arrays, check_table, spans
+from mgrade.tasks.files import arrays, check_axis, check_table, spans
 from mgrade.tasks.labelled import HeldOut, Sequences
 from mgrade.tasks.speech import read_wav
 from mgrade.tasks.task import Batch, positive
@@ -124,11 +124,11 @@ def _from_files(split: str, here: Path) -> tuple[Sounds, npt.NDArray[Any]]:
 def _from_compact(split: str, path: Path) -> tuple[Sounds, npt.NDArray[Any]]:
     """The recordings of a split in the order of the file, and their digits."""
     audio, offsets, labels, parts = arrays(path, "audio", "offsets", "labels", "split")
-    if audio.dtype != np.int16 or audio.ndim != 1:
-        raise ValueError(f"{path}: audio must be 16-bit samples (samples), got {audio.dtype} {audio.shape}")
+    check_axis(f"{path}: audio", audio, "16-bit samples")
+    check_table(path, "all", audio, offsets, labels, 10)
+    check_axis(f"{path}: split", parts, "numbers")
     if parts.shape != labels.shape or not np.isin(parts, (0, 2)).all():
         raise ValueError(f"{path}: split must be 0 or 2 for each of {len(labels)} recordings, got {np.unique(parts)}")
-    check_table(path, "all", audio, offsets, labels, 10)
     chosen = (parts == 2) == (split == "test")
     if not chosen.any():
         raise ValueError(f"{path}: the {split} set has no recording, with split {2 if split == 'test' else 0}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +14,74 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
+# Kinds of arrays, and how numpy codes their types.
+_WHOLE = np.typecodes["AllInteger"]
+_KINDS = {"numbers": _WHOLE + np.typecodes["Float"], "whole numbers": _WHOLE, "16-bit samples": "h", "bytes": "B"}
+
+# What a damaged archive may raise: of another compression or encrypted, it seems to need what is not there.
+_DAMAGED = (OSError, ValueError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
+
 
 def arrays(path: Path, *names: str) -> list[Array]:
     """Arrays of an npz file by name."""
     try:
-        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
+        with open(path, "rb") as opened:
+            file = np.load(opened, allow_pickle=False)
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError("it is one array, not an archive of them")
             missing = [name for name in names if name not in file]
             if not missing:
                 return [file[name] for name in names]
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+    except _DAMAGED as error:
+        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split()) or 'it ends early'}") from None
     raise ValueError(f"{path} has no array {missing[0]!r}")
 
 
-def check_table(path: Path, split: str, data: Array, offsets: Array, labels: Array, classes: int) -> None:
-    """Refuses rows that do not fit their data, and labels that are no class."""
-    fits = offsets.ndim == 1 and len(offsets) == len(labels) + 1 > 1
-    if not (fits and offsets[0] == 0 and offsets[-1] == len(data) and (np.diff(offsets) >= 0).all()):
-        raise ValueError(f"{path}: {split} offsets do not divide {len(data)} symbols into {len(labels)} rows")
-    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+def contents(path: Path) -> bytes:
+    """A file's bytes."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def check_axis(where: str, array: Array, kind: str) -> None:
+    """Refuses an array that is empty, has not one axis, or is of another kind."""
+    if array.ndim != 1 or not array.size or array.dtype.char not in _KINDS[kind]:
+        given = f"{array.dtype} {array.shape}"
+        raise ValueError(f"{where} must be {kind} on one axis, 1 or more, got {given}")
+
+
+def check_labels(where: str, labels: Array, classes: int, name: str = "label") -> None:
+    """Refuses labels that are no class: they must be whole numbers from 0, of whatever type."""
+    check_axis(f"{where} {name}s", labels, "numbers")
+    wrong = np.flatnonzero(~np.isin(labels, np.arange(classes)))
     if len(wrong):
         row = int(wrong[0])
-        raise ValueError(f"{path}: {split} row {row}: label must be from 0 to {classes - 1}, got {labels[row]}")
+        raise ValueError(f"{where} row {row}: {name} must be from 0 to {classes - 1}, got {labels[row]}")
+
+
+def check_names(where: str, names: Array, wanted: Sequence[str]) -> None:
+    """Refuses other names, or another order."""
+    if names.tolist() != list(wanted):
+        raise ValueError(f"{where} must be {' '.join(wanted)}, got {' '.join(map(str, names.ravel()))}")
+
+
+def check_rows(where: str, data: Array, offsets: Array, count: int) -> None:
+    """Refuses `count` rows that do not fit their data, and empty ones."""
+    check_axis(f"{where} offsets", offsets, "whole numbers")
+    begins, ends = offsets[:-1], offsets[1:]
+    if not (len(ends) == count and offsets[0] == 0 and offsets[-1] == len(data) and (begins <= ends).all()):
+        raise ValueError(f"{where} offsets do not divide {len(data)} symbols into {count} rows")
+    empty = np.flatnonzero(begins == ends)
+    if len(empty):
+        raise ValueError(f"{where} row {empty[0]} is empty")
+
+
+def check_table(path: Path, split: str, data: Array, offsets: Array, labels: Array, classes: int) -> None:
+    """Refuses rows that do not fit their data, empty ones, and labels that are no class."""
+    check_labels(f"{path}: {split}", labels, classes)
+    check_rows(f"{path}: {split}", data, offsets, len(labels))
 
 
 def padded(rows: Iterable[Array], count: int, longest: int, end: int, kind: Any) -> tuple[Array, Array]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import DelayConv, Model
-from mgrade.tasks.files import arrays
+from mgrade.tasks.files import arrays, check_labels
 from mgrade.tasks.labelled import HeldOut, Sequences
 
 Bytes = npt.NDArray[np.uint8]
@@ -117,8 +117,8 @@ class SequentialMnist(_Pixels):
         images = _idx(here / f"{begin}-images-idx3-ubyte", 3)
         if images.shape[1:] != (28, 28):
             raise ValueError(f"{here}: {begin} images must be 28 x 28, got {images.shape[1]} x {images.shape[2]}")
-        labels = _idx(here / f"{begin}-labels-idx1-ubyte", 1)
-        return _checked(here, images.reshape(len(images), -1), labels)
+        path = here / f"{begin}-labels-idx1-ubyte"
+        return _checked(path, images, _idx(path, 1))
 
 
 def gray(colours: Bytes) -> Bytes:
@@ -134,15 +134,14 @@ def _compact(path: Path, split: str, size: tuple[int, int]) -> Sequences:
     images, labels = arrays(path, f"{split}_images", f"{split}_labels")
     if images.shape[1:] != size or images.dtype != np.uint8:
         raise ValueError(f"{path}: {split}_images must be bytes {size}, got {images.dtype} {images.shape[1:]}")
-    return _checked(path, images.reshape(len(images), -1), labels)
+    return _checked(path, images, labels)
 
 
 def _checked(path: Path, images: Bytes, labels: npt.NDArray[Any]) -> Sequences:
+    check_labels(f"{path}:", labels, 10)
     if len(images) != len(labels):
         raise ValueError(f"{path}: {len(images)} images but {len(labels)} labels")
-    if len(labels) and labels.max() > 9:
-        raise ValueError(f"{path}: labels must be 0 to 9, got {labels.max()}")
-    return Sequences(images, labels)
+    return Sequences(images.reshape(len(images), -1), labels)
 
 
 def _cifar(folder: Path, split: str, also: str = "") -> tuple[Bytes, Bytes]:
@@ -183,8 +182,8 @@ def _idx(path: Path, axes: int) -> Bytes:
     kind = int.from_bytes(data[:4], "big")
     if kind != 0x800 + axes:
         raise ValueError(f"{path}: its first four bytes must be 0x{0x800 + axes:08x}, got 0x{kind:08x}")
-    shape = [int(size) for size in np.frombuffer(data[4 : 4 + 4 * axes], ">u4")]
+    shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, 4 + 4 * axes, 4)]
     body = np.frombuffer(data, np.uint8)[4 + 4 * axes :]
-    if len(shape) != axes or body.size != math.prod(shape):
+    if body.size != math.prod(shape):
         raise ValueError(f"{path}: its header says {math.prod(shape)} bytes follow, got {body.size}")
     return body.reshape(shape).copy()  # what lies in `data` cannot be written to

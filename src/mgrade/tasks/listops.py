@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from mgrade._files import replace
-from mgrade.tasks.files import Array, arrays, check_table, padded, spans
+from mgrade.tasks.files import Array, arrays, check_axis, check_table, padded, spans
 from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.task import SPLITS, derive, positive
 
@@ -82,6 +82,7 @@ class ListOps(Labelled):
 
 def _generated(path: Path, split: str) -> tuple[list[Array], Array]:
     tokens, offsets, labels = arrays(path, f"{split}_tokens", f"{split}_offsets", f"{split}_labels")
+    check_axis(f"{path}: {split} tokens", tokens, "whole numbers")
     check_table(path, split, tokens, offsets, labels, CLASSES)
     wrong = np.flatnonzero((tokens < MIN) | (tokens >= len(SYMBOLS)))
     if len(wrong):

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from mgrade._files import replace
-from mgrade.tasks.files import arrays
+from mgrade.tasks.files import arrays, check_labels, contents
 from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.pathfinder_images import PATH32, PATHX, generate
 from mgrade.tasks.png import read_gray
@@ -69,9 +69,11 @@ class Pathfinder(Labelled):
             return _official(official / FOLDERS[self.contour_length], self.size, split)
         if made.is_file():
             return _generated(made, self.size, split)
+        name = "pathfinder" if self.size == 32 else "pathx"
+        option = "" if self.contour_length == 14 else f" --contour-length {self.contour_length}"
         raise ValueError(
             f"{folder} has neither a folder {official.name} nor {made.name}:"
-            f" run `mgrade data generate pathfinder --out {folder}`"
+            f" run `mgrade data generate {name}{option} --out {folder}`"
         )
 
 
@@ -130,9 +132,7 @@ def _generated(path: Path, size: int, split: str) -> Sequences:
         raise ValueError(f"{path}: images must be bytes {(size, size)}, got {images.dtype} {images.shape[1:]}")
     if labels.shape != images.shape[:1]:
         raise ValueError(f"{path}: {len(images)} images but labels of shape {labels.shape}")
-    wrong = np.flatnonzero((labels != 0) & (labels != 1))
-    if len(wrong):
-        raise ValueError(f"{path}: row {wrong[0]}: label must be 0 or 1, got {labels[wrong[0]]}")
+    check_labels(f"{path}:", labels, 2)
     chosen = _chosen(len(labels), split, path)
     return Sequences(images[chosen].reshape(len(chosen), -1), labels[chosen])
 
@@ -154,7 +154,7 @@ def _listed(folder: Path) -> Iterator[tuple[Path, int]]:
         raise ValueError(f"{folder} has no metadata/*.npy")
     for path in sorted(files, key=lambda path: int(path.stem)):
         try:
-            lines = path.read_text("utf-8").splitlines()
+            lines = contents(path).decode().splitlines()
         except UnicodeDecodeError:
             raise ValueError(f"{path} must be lines of text") from None
         for number, line in enumerate(lines, 1):

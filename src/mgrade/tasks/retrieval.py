@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import Model
-from mgrade.tasks.files import Array, arrays, check_table, padded, spans
+from mgrade.tasks.files import Array, arrays, check_axis, check_rows, padded, spans
 from mgrade.tasks.labelled import Labelled, Sequences, data_folder
 from mgrade.tasks.task import derive
 from mgrade.tasks.text import END, SPECIAL, UNKNOWN, check_sizes, from_text, id_type
@@ -88,12 +88,12 @@ class Retrieval(Labelled):
 
     def _stand_in(self, split: str, path: Path) -> Sequences:
         data, offsets, cited = arrays(path, "bytes", "offsets", "citation_pairs")
-        check_table(path, "papers", data, offsets, np.zeros(len(offsets) - 1), 1)
-        if cited.ndim != 2 or cited.shape[1] != 2 or cited.min() < 0 or cited.max() >= len(offsets) - 1:
-            raise ValueError(f"{path}: citation_pairs must be two rows each, of the {len(offsets) - 1} papers")
+        check_axis(f"{path}: bytes", data, "bytes")
+        check_rows(f"{path}: papers", data, offsets, offsets.size - 1)
+        _check_pairs(f"{path}: citation_pairs", cited, len(offsets) - 1)
         papers = [_paper(data[begin:end], f"{path}: row {row}") for row, (begin, end) in enumerate(spans(offsets))]
         values, lengths = self._padded((self._ids(paper) for paper in papers), len(papers))
-        pairs, labels = stand_in_pairs(split, cited, len(papers))
+        pairs, labels = stand_in_pairs(split, cited, len(papers), f"{path}: citation_pairs")
         return Sequences(values[pairs], labels, lengths[pairs])
 
     def _padded(self, rows: Iterator[Array], count: int) -> tuple[Array, Array]:
@@ -145,20 +145,28 @@ def _paper(data: Array, where: str) -> str:
     return text if text else _text(b"", where)
 
 
-def stand_in_pairs(split: str, cited: Array, papers: int) -> tuple[Array, Array]:
+def _check_pairs(where: str, cited: Array, papers: int) -> None:
+    """Refuses what are not pairs of papers, one pair or more, by their rows."""
+    if cited.ndim != 2 or cited.shape[1] != 2 or not cited.size or cited.dtype.kind not in "iu":
+        raise ValueError(f"{where} must be pairs of whole numbers (1 or more, 2), got {cited.dtype} {cited.shape}")
+    wrong = np.flatnonzero(((cited < 0) | (cited >= papers)).any(1))
+    if len(wrong):
+        given = f"{cited[wrong[0]].tolist()} in row {wrong[0]}"
+        raise ValueError(f"{where} must be two rows each, of the {papers} papers, got {given}")
+
+
+def stand_in_pairs(split: str, cited: Array, papers: int, where: str = "citation_pairs") -> tuple[Array, Array]:
     """Pairs of papers (count, 2) and labels: those that cite, as many that do not, 80, 10 and 10 % of all by split."""
     source = np.random.default_rng(derive(0, "retrieval stand-in"))
     related = {(min(pair), max(pair)) for pair in cited.tolist()}
     if papers * (papers - 1) // 2 < len(related) + len(cited):
-        raise ValueError(
-            f"citation_pairs must leave as many pairs of the {papers} papers unrelated: {len(cited)} given"
-        )
+        raise ValueError(f"{where} must leave as many pairs of the {papers} papers unrelated: {len(cited)} given")
     others: dict[tuple[int, int], None] = {}
     while len(others) < len(cited):
         first, second = source.integers(0, papers, 2).tolist()
         if first != second and (min(first, second), max(first, second)) not in related:
             others[first, second] = None
-    pairs = np.concatenate([cited, np.array(list(others))])
+    pairs = np.concatenate([cited, np.array(list(others), cited.dtype)])
     labels = np.repeat([1, 0], len(cited))
     order = source.permutation(len(pairs))
     share = len(pairs) // 10

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from mgrade.tasks.files import arrays, check_table, spans
+from mgrade.tasks.files import arrays, check_names, check_table, spans
 from mgrade.tasks.labelled import HeldOut, Sequences
 from mgrade.tasks.ts_format import Series, read_ts
 
@@ -95,16 +95,15 @@ class Archived(HeldOut):
     def _compact(self, split: str, path: Path) -> tuple[Sequence[Series], npt.NDArray[Any]]:
         parts = [f"{split}_{part}" for part in ("values", "offsets", "labels")]
         values, offsets, labels, names = arrays(path, *parts, "class_names")
-        if tuple(names) != self.names:
-            raise ValueError(f"{path}: class_names must be {' '.join(self.names)}, got {' '.join(map(str, names))}")
+        check_names(f"{path}: class_names", names, self.names)
         if values.dtype != np.float32 or values.shape[1:] != (self.channels,):
             given = f"{values.dtype} {values.shape}"
             raise ValueError(f"{path}: {parts[0]} must be float32 (steps, {self.channels}), got {given}")
         check_table(path, split, values, offsets, labels, self.classes)
         series = [values[begin:end] for begin, end in spans(offsets)]
         for row, one in enumerate(series):
-            if not len(one) or not np.isfinite(one).all():
-                raise ValueError(f"{path}: {split} row {row}: a series must have 1 step or more, of finite numbers")
+            if not np.isfinite(one).all():
+                raise ValueError(f"{path}: {split} row {row}: a series must be of finite numbers")
         return series, labels
 
 

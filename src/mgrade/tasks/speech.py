@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import wave
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mgrade.tasks.files import arrays
+from mgrade.tasks.files import arrays, check_axis, check_labels, check_names, contents
 from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.task import SPLITS, generator
 
@@ -125,13 +126,27 @@ class Speech(Labelled):
 
     def _listed(self, split: str, here: Path) -> list[Path]:
         """The clips of one official list, or those of neither."""
+        paths = {f"{path.parent.name}/{path.name}": path for path in self._clips(here)}
         lists = {}
         for part, name in (("validation", "validation_list.txt"), ("test", "testing_list.txt")):
             if not (here / name).is_file():
                 raise ValueError(f"{here / name} is missing; {_GET}")
-            lists[part] = set((here / name).read_text(encoding="utf-8").split())
+            lists[part] = self._named(here / name, paths)
         taken = lists.get(split, set.union(*lists.values()))
-        return [path for path in self._clips(here) if (f"{path.parent.name}/{path.name}" in taken) == (split in lists)]
+        return [path for name, path in paths.items() if (name in taken) == (split in lists)]
+
+    def _named(self, path: Path, there: Collection[str]) -> set[str]:
+        """The clips that a list names, those of words that are not asked for among them; the others must be there."""
+        other = set(WORDS).difference(self.vocabulary)
+        try:
+            lines = contents(path).decode().splitlines()
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} must be lines of text") from None
+        names = [line.strip() for line in lines]
+        for number, name in enumerate(names, 1):
+            if name and name not in there and name.split("/")[0] not in other:
+                raise ValueError(f"{path}: line {number}: {path.parent / name} is missing; {_GET}")
+        return set(names)
 
     def _drawn(self, split: str, here: Path) -> list[Path]:
         """70, 15 and 15 % at random: the same clips for all seeds."""
@@ -146,8 +161,13 @@ class Speech(Labelled):
 
     def _from_codes(self, split: str, path: Path) -> Sequences:
         codes, labels, parts, lengths, words = arrays(path, "codes", "labels", "split", "length", "words")
-        if tuple(words) != COMMANDS:
-            raise ValueError(f"{path}: words must be {' '.join(COMMANDS)}, got {' '.join(words)}")
+        check_names(f"{path}: words", words, COMMANDS)
+        check_labels(f"{path}:", labels, len(COMMANDS))
+        check_labels(f"{path}:", parts, len(SPLITS), "split")
+        check_axis(f"{path}: length", lengths, "numbers")
+        for name, array in (("split", parts), ("length", lengths)):
+            if array.shape != labels.shape:
+                raise ValueError(f"{path}: {name} must be one for each of {len(labels)} labels, got {array.shape}")
         if codes.dtype != np.uint8 or codes.shape != (len(labels), 8000):
             raise ValueError(f"{path}: codes must be bytes ({len(labels)}, 8000), got {codes.dtype} {codes.shape}")
         chosen = parts == SPLITS.index(split)
@@ -173,13 +193,13 @@ def halve(clip: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
 
 
 def read_wav(path: Path, rate: int = RATE) -> npt.NDArray[np.int16]:
-    """The samples of a WAV file: one channel, 16 bits, `rate` a second; anything else is refused."""
+    """The samples of a WAV file: one channel, 16 bits, `rate` a second, and one sample or more; all else is refused."""
     try:
         with wave.open(str(path), "rb") as file:
             header = file.getparams()
             data = file.readframes(header.nframes)
-    except (wave.Error, EOFError) as error:
-        raise ValueError(f"{path} is not a WAV file of PCM samples: {error or 'it ends early'}") from None
+    except (wave.Error, EOFError, OSError, RuntimeError) as error:
+        raise ValueError(f"{path} is not a WAV file of PCM samples: {str(error) or 'it ends early'}") from None
     wanted = (
         ("nchannels", "channels", 1),
         ("sampwidth", "bytes per sample", 2),
@@ -190,4 +210,6 @@ def read_wav(path: Path, rate: int = RATE) -> npt.NDArray[np.int16]:
             raise ValueError(f"{path}: {name} must be {limit}, got {getattr(header, field)}")
     if len(data) != 2 * header.nframes:
         raise ValueError(f"{path}: its header says {2 * header.nframes} bytes of sound, got {len(data)}")
+    if not data:
+        raise ValueError(f"{path} has no samples")
     return np.frombuffer(data, "<i2").astype(np.int16, copy=False)

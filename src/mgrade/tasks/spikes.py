@@ -21,11 +21,13 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from mgrade.tasks.files import check_labels
 from mgrade.tasks.labelled import HeldOut, Sequences
 from mgrade.tasks.task import positive
 
 FIBRES = 700
 CLASSES = 20
+_DATASETS = ("spikes/times", "spikes/units", "labels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +70,11 @@ class HeidelbergDigits(HeldOut):
         times, units, labels = _spikes(path)
         if not len(times) == len(units) == len(labels):
             raise ValueError(f"{path}: {len(times)} times, {len(units)} units, {len(labels)} labels: all must be equal")
-        if len(labels) and (labels.min() < 0 or labels.max() >= CLASSES):
-            raise ValueError(f"{path}: labels must be 0 to {CLASSES - 1}, got {labels.min()} to {labels.max()}")
+        check_labels(f"{path}:", labels, CLASSES)
         counts = np.zeros((len(labels), self.max_steps, self.channels), np.uint8)
         lengths = np.zeros(len(labels), np.int64)
         for index, (time, unit) in enumerate(zip(times, units, strict=True)):
-            if len(time) != len(unit) or (len(unit) and int(unit.max()) >= FIBRES):
-                raise ValueError(f"{path}: recording {index} must have a unit below {FIBRES} for each of its times")
+            _check(f"{path}: recording {index}", time, unit)
             counts[index], lengths[index] = self.count(time, unit)
         return Sequences(counts, labels, lengths)
 
@@ -108,8 +108,24 @@ def _spikes(path: Path) -> tuple[Sequence[Any], Sequence[Any], npt.NDArray[Any]]
     try:
         source = path if path.is_file() else io.BytesIO(gzip.decompress(packed.read_bytes()))
         with h5py.File(source, "r") as file:
-            return file["spikes/times"][:], file["spikes/units"][:], file["labels"][:]
-    except KeyError as error:
-        raise ValueError(f"{path} lacks a dataset of the Heidelberg digits: {error.args[0]}") from None
-    except (EOFError, OSError, zlib.error) as error:
+            found = [file.get(name) for name in _DATASETS]
+            wrong = [name for name, data in zip(_DATASETS, found, strict=True) if getattr(data, "ndim", 0) != 1]
+            if not wrong:
+                times, units, labels = (data[:] for data in found)
+                return times, units, labels
+    except (EOFError, OSError, RuntimeError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as HDF5: {error}") from None
+    raise ValueError(f"{path} lacks a dataset of the Heidelberg digits: {wrong[0]}, of one axis")
+
+
+def _check(where: str, times: Any, units: Any) -> None:
+    """Refuses a recording that is not finite times and a fibre for each."""
+    if np.ndim(times) != 1 or np.shape(times) != np.shape(units):
+        given = f"{np.shape(times)} and {np.shape(units)}"
+        raise ValueError(f"{where} must be a row of times and one of as many units, got shapes {given}")
+    for name, values, limit, fits in (
+        ("times", times, "finite", np.isfinite(times)),
+        ("units", units, f"from 0 to {FIBRES - 1}", np.isin(units, np.arange(FIBRES))),
+    ):
+        if not fits.all():
+            raise ValueError(f"{where}: {name} must be {limit}, got {values[~fits][0]}")

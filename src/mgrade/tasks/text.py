@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mgrade.tasks.files import Array, arrays, check_table, padded, spans
+from mgrade.tasks.files import Array, arrays, check_axis, check_table, contents, padded, spans
 from mgrade.tasks.labelled import HeldOut, Sequences
 
 PAD, UNKNOWN, END = range(3)
@@ -93,6 +93,7 @@ def reviews(split: str, folder: Path) -> Documents:
     if not compact.is_file():
         raise ValueError(f"{folder} has neither aclImdb/ nor imdb.npz: unpack aclImdb_v1.tar.gz there")
     data, offsets, labels = arrays(compact, f"{split}_bytes", f"{split}_offsets", f"{split}_labels")
+    check_axis(f"{compact}: {split} bytes", data, "bytes")
     check_table(compact, split, data, offsets, labels, len(CLASSES))
     return Documents(data, offsets, labels, [f"{compact}: {split} row {row}" for row in range(len(labels))])
 
@@ -105,7 +106,7 @@ def _official(folder: Path) -> Documents:
             raise ValueError(f"{folder / name} has no reviews (*.txt)")
         paths += found
         labels += [label] * len(found)
-    texts = [path.read_bytes() for path in paths]
+    texts = list(map(contents, paths))
     offsets = np.cumsum([0, *map(len, texts)])
     data = np.frombuffer(b"".join(texts), np.uint8)
     return Documents(data, offsets, np.array(labels), list(map(str, paths)))
