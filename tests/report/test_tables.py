@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from mgrade.footprint import measure
 from mgrade.report import rows
 from mgrade.train import load_recipe
 
@@ -24,8 +25,23 @@ def test_rows_average_the_seeds_that_have_run(tmp_path):
     row = found["flipflop/mgrade"]
     assert row.mean == pytest.approx(0.95)
     assert row.spread == pytest.approx(0.0707, abs=1e-4)
-    assert row.cells() == ("flipflop/mgrade", "test_accuracy", "0.996 ± 0.003", "0.950 ± 0.071", "2 of 3", "100", "40")
+    assert row.cells() == (
+        "flipflop/mgrade",
+        "test_accuracy",
+        "0.996 ± 0.003",
+        "0.950 ± 0.071",
+        "2 of 3",
+        "9,984",
+        "384",
+    )
+    counted = measure(load_recipe("flipflop/mgrade").model).to_dict()
+    assert row.to_dict()["formula"] == {
+        "parameter_bytes": counted["parameters"]["bytes"],
+        "buffer_bytes": counted["buffer"]["bytes"],
+    }
+    assert (row.weight_bytes, row.buffer_bytes) == (9984, 384)
     assert found["flipflop/tcn"].cells()[3] == "not run"
+    assert found["flipflop/tcn"].weight_bytes > 0  # which needs no run
 
 
 def test_a_result_of_a_changed_recipe_does_not_count(tmp_path):

@@ -124,6 +124,7 @@ def reproduce(
 ) -> None:
     """Run what is missing of the paper's experiments, and print the paper's figures and ours side by side."""
     from mgrade.report import rows
+    from mgrade.report.tables import HEAD
     from mgrade.train import Stopped, run_missing
 
     use_data(data)
@@ -139,7 +140,7 @@ def reproduce(
         print(json.dumps([row.to_dict() for row in found], indent=1))
         return
     table = Table(box=None, pad_edge=False)
-    for column in ("recipe", "figure", "paper", "ours", "seeds", "parameters", "state bytes"):
+    for column in HEAD:
         table.add_column(column, justify="left" if column in ("recipe", "figure") else "right", no_wrap=True)
     for row in found:
         table.add_row(*row.cells())

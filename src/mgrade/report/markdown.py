@@ -13,13 +13,12 @@ import sys
 from pathlib import Path
 
 from mgrade._files import replace
-from mgrade.report.tables import Row, rows
+from mgrade.report.tables import HEAD, Row, rows
 from mgrade.train import load_recipe, shipped
 
 _PLACE = re.compile(r"(<!-- table: ([\w-]+)(?: by (\w+))? -->\n).*?(<!-- end -->)", re.S)
 _STAGES = re.compile(r"(<!-- stages: ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
 _SUMMARY = re.compile(r"(<!-- summary -->\n).*?(<!-- end -->)", re.S)
-_HEAD = ("recipe", "figure", "paper", "ours", "seeds", "parameters", "state bytes")
 
 
 def fill(text: str, results: Path) -> str:
@@ -34,7 +33,7 @@ def table(found: list[Row], option: str | None = None) -> str:
     if option:
         head, body = _by(found, option)
     else:
-        head, body = _HEAD, [row.cells() for row in found]
+        head, body = HEAD, [row.cells() for row in found]
     lines = [head, ("---",) * len(head), *((f"`{name}`", *rest) for name, *rest in body)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -48,7 +47,7 @@ def _by(found: list[Row], option: str) -> tuple[tuple[str, ...], list[tuple[str,
         name = row.recipe.replace(f"@{value}-", "@…-").removesuffix(f"@{value}")
         lines.setdefault((name, row.figure), {})[value] = row.cells()
     values = sorted({value for line in lines.values() for value in line})
-    head = ("recipe", "figure", "paper", *(f"ours, {option} {value}" for value in values), "seeds each", *_HEAD[-2:])
+    head = ("recipe", "figure", "paper", *(f"ours, {option} {value}" for value in values), "seeds each", *HEAD[-2:])
     body = []
     for (name, figure), line in sorted(lines.items()):
         ours = (line[value][3] if value in line else "" for value in values)
@@ -63,7 +62,7 @@ def summary(results: Path) -> str:
     experiments = [name.removesuffix("/mgrade") for name in shipped() if name.endswith("/mgrade")]
     found = [rows([experiment], results) for experiment in experiments]
     firsts = [next(row for row in of_one if row.recipe.endswith("/mgrade")) for of_one in found]
-    lines = ["| experiment | figure | paper | ours | seeds | parameters | state, bytes |", "|" + " --- |" * 7]
+    lines = [f"| {' | '.join(HEAD)} |", "|" + " --- |" * len(HEAD)]
     lines += [f"| `{row.recipe}` | {' | '.join(row.cells()[1:])} |" for row in firsts if row.ours]
     if missing := [f"`{row.recipe}`" for row in firsts if not row.ours]:
         lines.append(f"\nNot run yet, each one command (`mgrade train NAME`): {', '.join(missing)}.")

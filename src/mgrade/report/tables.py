@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mgrade.footprint import measure
 from mgrade.report.runs import Run, by_recipe, runs_in
 from mgrade.train.recipe import Recipe, load_recipe, of_experiment
+
+HEAD = ("recipe", "figure", "paper", "ours", "seeds", "weight bytes", "buffer bytes")
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,10 @@ class Row:
     runs: tuple[Run, ...]
     asked: int
     """How many seeds the recipe has."""
+    weight_bytes: int
+    """Of the model's parameters, in float32, by the paper's formula."""
+    buffer_bytes: int
+    """Of what a stream of it remembers, by the paper's formula."""
 
     @property
     def ours(self) -> tuple[float, ...]:
@@ -63,18 +70,19 @@ class Row:
             "seeds": self.asked,
             "parameters": self.parameters,
             "state_bytes": self.state_bytes,
+            "formula": {"parameter_bytes": self.weight_bytes, "buffer_bytes": self.buffer_bytes},
         }
 
     def cells(self) -> tuple[str, ...]:
-        """As a table shows it."""
+        """As a table shows it, under `HEAD`."""
         return (
             self.recipe,
             self.figure,
             self.paper if isinstance(self.paper, str) else _figure(self.paper, self.paper_spread),
             _figure(self.mean, self.spread) if self.ours else "not run",
             f"{len(self.ours)} of {self.asked}",
-            "" if self.parameters is None else f"{self.parameters:,}",
-            "" if self.state_bytes is None else f"{self.state_bytes:,}",
+            f"{self.weight_bytes:,}",
+            f"{self.buffer_bytes:,}",
         )
 
 
@@ -97,6 +105,7 @@ def rows_of(experiments: Iterable[str], known: Mapping[str, Sequence[Run]]) -> l
 
 
 def _row(name: str, recipe: Recipe, figure: str, runs: tuple[Run, ...]) -> Row:
+    size = measure(recipe.model)
     return Row(
         recipe=name,
         figure=figure,
@@ -104,6 +113,8 @@ def _row(name: str, recipe: Recipe, figure: str, runs: tuple[Run, ...]) -> Row:
         paper_spread=recipe.paper.get(f"{figure}_spread"),
         runs=runs,
         asked=len(recipe.seeds),
+        weight_bytes=sum(size.parameters.values()) * size.weight_bytes,
+        buffer_bytes=sum(size.buffer.values()) * size.buffer_bytes,
     )
 
 
