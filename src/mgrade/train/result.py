@@ -46,8 +46,10 @@ def read_result(path: Path) -> dict[str, Any] | None:
     if "recipe" not in document:
         raise ValueError(f"{path}: is not a result file: recipe is missing")
     recipe = document["recipe"]
-    if not isinstance(recipe, dict) or not all(isinstance(recipe.get(table, {}), dict) for table in _COMPARED):
-        raise ValueError(f"{path}: is not a result file: recipe must be an object with {', '.join(_COMPARED)}")
+    tables = {f"recipe.{table}": recipe.get(table, {}) for table in _COMPARED} if isinstance(recipe, dict) else {}
+    for field, value in {"recipe": recipe, **tables}.items():
+        if not isinstance(value, dict):
+            raise ValueError(f"{path}: is not a result file: {field} must be an object, got {value!r}")
     return document
 
 
