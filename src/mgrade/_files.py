@@ -21,13 +21,23 @@ def replace(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it where they are not there; a ValueError in one line where that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise ValueError(f"{folder}: must be a folder, is a file") from None
+    except OSError as error:
+        raise ValueError(f"{folder}: cannot be made: {error.strerror}") from None
+
+
 def read_description(path: Path, form: str, version: int, hint: str = "") -> dict[str, Any]:
     """A JSON object that says it is of this format and version; a ValueError in one line otherwise."""
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}{hint}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: is not JSON: {error}") from None
     if not isinstance(description, dict) or description.get("format") != form:
         raise ValueError(f"{path}: format must be {form!r}")

@@ -6,9 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
+import mgrade
 from mgrade.cli import main
 from small import SETTINGS
 
@@ -51,6 +55,7 @@ def test_a_short_demo_goes_from_recordings_to_a_c_program(capsys, tmp_path):
     [
         (("demo", "--epochs", "0"), "epochs must be at least 1, got 0"),
         (("demo", "--epochs", "many"), "--epochs"),
+        (("demo", "--seed", "-4"), "seed must be at least 0, got -4"),
         (("dmo",), "dmo"),
         (("demo", "--epchs", "3"), "--epchs"),
     ],
@@ -61,6 +66,52 @@ def test_a_mistake_is_one_line_on_stderr_and_status_2(capsys, arguments, message
     assert len(err.splitlines()) == 1
     assert err.startswith("mgrade: ")
     assert message in err
+
+
+def test_the_demo_ends_with_the_run_of_its_seed(capsys, monkeypatch):
+    story = SimpleNamespace(stages=[], train_seconds=1.0, step_microseconds=None, fits=["a chip"], files="demo/export")
+    monkeypatch.setattr("mgrade.demo.run", lambda out, epochs, seed: story)
+    assert "try: mgrade export demo/runs/vowels/mgrade/seed1 " in call(capsys, "demo", "--seed", "1")[1]
+
+
+def test_the_version_is_said(capsys):
+    assert call(capsys, "--version") == (0, f"mgrade {mgrade.__version__}\n", "")
+
+
+def failing(monkeypatch, failure):
+    def facts():
+        failure()
+
+    monkeypatch.setattr("mgrade.cli._facts", facts)
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (lambda: os.listdir("nowhere/x"), "nowhere/x: No such file or directory"),
+        (lambda: torch.empty(2**45), f"out of memory, {2**47} bytes more were needed: a smaller model"),
+        (lambda: torch.empty(2**62), "out of memory: a smaller model, batch or task takes less"),
+        (lambda: np.empty(2**45), "out of memory, 256. TiB more were needed: a smaller model"),
+    ],
+)
+def test_a_file_or_memory_that_is_not_there_is_one_line(capsys, monkeypatch, failure, message):
+    failing(monkeypatch, failure)
+    status, out, err = call(capsys, "info")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"mgrade: {message}")
+
+
+def test_another_failure_is_not_hidden(capsys, monkeypatch):
+    failing(monkeypatch, lambda: torch.zeros(2) @ torch.zeros(3))
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
+        main(["info"])
+
+
+def test_of_several_processes_one_says_what_is_refused(capsys, monkeypatch):
+    for rank, lines in (("0", 1), ("1", 0)):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        status, _, err = call(capsys, "train", "flipflop/mgrad")
+        assert (status, err.count("\n")) == (2, lines)
 
 
 def test_python_dash_m_is_the_command():
@@ -103,8 +154,11 @@ def test_a_recipe_is_trained_evaluated_and_shown(capsys, tmp_path):
         (("train", "flipflop/mgrade", "--set", "model.dimm=3"), "model has no field 'dimm'; did you mean 'dim'?"),
         (("train", "flipflop/mgrade", "--max-minutes", "0"), "max_minutes must be above 0, got 0.0"),
         (("train", "flipflop/mgrade", "--seed", "-1"), "seed must be at least 0, got -1"),
+        (("train", "flipflop/mgrade", "--seed", "0", "--seed", "0"), "seeds must differ, got [0, 0]"),
+        (("train", "flipflop/mgrade", "--out", __file__), f"--out must be a folder, got {__file__}"),
         (("train", "flipflop/mgrade", "--device", "tpu"), "Invalid value for '--device'"),
         (("train", "flipflop/mgrade", "--out", "/proc/nowhere"), "/proc/nowhere: cannot be written"),
+        (("data", "generate", "listops", "--out", "/proc/nowhere"), "/proc/nowhere: cannot be made: No such file"),
         (("evaluate", "nowhere"), "nowhere/recipe.json: cannot be read: No such file or directory"),
         (("reproduce", "lorentz"), "there is no experiment 'lorentz'; did you mean 'lorenz'?"),
     ],

@@ -111,6 +111,12 @@ def test_pathfinder_is_generated_where_the_task_reads_it(tmp_path, name, size):
     assert values.dtype == np.uint8
 
 
+def test_a_file_for_a_data_folder_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"file: must be a folder, is a file$"):
+        call("generate", "listops", "--out", tmp_path / "file")
+
+
 def test_wrong_options_are_refused_by_name(tmp_path):
     for arguments, message in (
         (("text",), "name must be one of listops, pathfinder, pathx, got 'text'"),

@@ -66,6 +66,12 @@ def test_other_sizes_are_refused(text):
         parse_bytes(text)
 
 
+@pytest.mark.parametrize("text", [pytest.param("9" * 400, id="long"), "8388609G"])
+def test_more_memory_than_there_can_be_is_refused(text):
+    with pytest.raises(ValueError, match="a size of memory is at most 9007199254740992 bytes, got"):
+        parse_bytes(text)
+
+
 def test_limits_are_checked():
     with pytest.raises(ValueError, match="ram must be at least 1 byte, got 0"):
         Limits(ram=0, flash=1)

@@ -9,24 +9,27 @@ from helpers import PRESETS, assert_refused, small
 from mgrade import ModelConfig
 
 SIZES = {"inputs": 3, "outputs": 4, "depth": 2}
-NAN, INF = float("nan"), float("inf")
+NAN, INF, HUGE = float("nan"), float("inf"), 10**400
 
 BAD = {
-    **{name: [0, -1, 1.5, "2", None, True] for name in ("inputs", "outputs", "dim", "depth", "taps", "max_delay")},
+    **{
+        name: [0, -1, 1.5, "2", None, True, 2**20 + 1, HUGE]
+        for name in ("inputs", "outputs", "dim", "depth", "taps", "max_delay")
+    },
     **{name: [1, 0, "yes", None] for name in ("tokens", "projection", "pair")},
     **{
         name: ["other", "", None, 1, ["none"]] for name in ("conv", "recurrence", "candidate", "mlp", "norm", "readout")
     },
     "position_init": ["odd", None],
     "dropout_spans": ["channel", None],
-    **{name: [0, -1.0, NAN, INF, "1", None, True] for name in ("expansion", "sigma", "conv_scale")},
-    "dropout": [-0.1, 1, 1.5, NAN, "0", None, True],
-    "gate_bias": ["ajar", NAN, INF, None, True, [0]],
+    **{name: [0, -1.0, NAN, INF, HUGE, "1", None, True] for name in ("expansion", "sigma", "conv_scale")},
+    "dropout": [-0.1, 1, 1.5, NAN, HUGE, "0", None, True],
+    "gate_bias": ["ajar", HUGE, NAN, INF, None, True, [0]],
     "branch_norms": ["conv", ("other",), ("conv", "conv"), None, 1, ("layer",), (["conv"],)],
     "activations": ["conv", ("other",), ("head", "head"), None, 1, ("mlp",), (["conv"],)],
     "skips": ["conv", ("other",), ("mlp", "mlp"), None, 1, (1,), (["conv"],)],
     "ring": [(0.5,), (0.5, 0.5), (0.9, 0.1), (-0.1, 0.5), (0.1, 1.0), (0.1, NAN), ("a", "b"), (0, 0.5, 0.9), 0.5, None],
-    "dilation": [0, -1, 1.5, "2", True, (1,), (1, 2, 3), (1, 0), (1, 1.5), (1, None), ()],
+    "dilation": [HUGE, 0, -1, 1.5, "2", True, (1,), (1, 2, 3), (1, 0), (1, 1.5), (1, None), ()],
 }
 
 
@@ -42,6 +45,8 @@ def test_a_bad_value_is_refused_by_the_name_of_its_field(name, value):
 @pytest.mark.parametrize(
     ("fields", "match"),
     [
+        ({"dim": 10**10}, r"^dim must be at most 1048576, got 10000000000$"),
+        ({"expansion": 1e308}, r"^expansion must give at most 1048576 hidden units, got 1e\+308 of dim 64$"),
         ({"expansion": 0.001}, r"^expansion must leave at least one hidden unit, got 0.001 of dim 64"),
         ({"conv": "none", "recurrence": "none", "mlp": "none"}, r"^conv, recurrence and mlp cannot all be 'none'"),
         ({"pair": True}, r"^pair needs a pooled readout: last, mean or sum, got readout 'every'"),

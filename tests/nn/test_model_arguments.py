@@ -141,7 +141,10 @@ def test_a_state_of_the_right_shapes_is_accepted(model):
 def test_a_position_that_left_the_kernel_is_refused_until_it_is_constrained(model, position):
     with torch.no_grad():
         model.layers[1].conv.position[2, 1] = position
-    assert_refused(r"^position must lie within 0 and length - 1 = 8, got ", model, X)
+    match = (
+        r"^position must lie within 0 and length - 1 = 8, got .*: after every step .* call constrain_\(\) of the model"
+    )
+    assert_refused(match, model, X)
     if position == position:
         model.constrain_()
         assert model(X)[0].isfinite().all()
@@ -158,6 +161,28 @@ def test_a_negative_batch_is_refused(model):
     assert_refused(r"^batch must be at least 0, got -1$", model.initial_state, -1)
 
 
-@pytest.mark.parametrize("x_t", [X, X[:, 0, :2], X[0, 0]])
+@pytest.mark.parametrize("batch", [1.5, True, "a", None])
+def test_a_batch_that_is_no_number_of_rows_is_refused(model, batch):
+    assert_refused(rf"^batch must be a whole number, got {batch!r}$", model.initial_state, batch)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"steps": 3}, r"^state.steps must be a tensor, got int$"),
+        ({"total": None}, r"^state.total must be a tensor, got NoneType$"),
+        ({"history": (None, None)}, r"^state.history\[0\] must be a tensor, got NoneType$"),
+        ({"hidden": 5}, r"^state.hidden must be a tuple of tensors, got int$"),
+    ],
+)
+def test_a_state_with_something_else_in_it_is_refused(model, changes, match):
+    assert_refused(match, model, X, model.initial_state(2)._replace(**changes))
+
+
+def test_a_step_that_is_no_tensor_is_refused(model):
+    assert_refused(r"^x must be a tensor, got int$", model.step, 3, model.initial_state(2))
+
+
+@pytest.mark.parametrize("x_t", [X, X[:, 0, :2], X[0, 0], X[0, 0, 0]])
 def test_a_step_of_the_wrong_shape_is_refused(model, x_t):
     assert_refused(r"^x must be floating point", model.step, x_t, model.initial_state(2))

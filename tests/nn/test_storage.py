@@ -139,7 +139,10 @@ def test_weights_that_are_no_safetensors_are_refused(saved):
     assert_not_loaded(folder, "is not a safetensors file", path.name)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2", "\x00", '{"format": "mgrade-model", "version": 1'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[1, 2", "\x00", '{"format": "mgrade-model", "version": 1', pytest.param("[" * 100_000, id="deep")],
+)
 def test_a_description_that_is_no_json_is_refused(saved, text):
     folder, _ = saved
     (folder / "config.json").write_text(text)
@@ -176,6 +179,8 @@ def test_a_description_of_something_else_is_refused(saved, text):
         ({"model": {"inputs": 3, "outputs": 4, "dimm": 6}}, "model has no field 'dimm'; did you mean 'dim'"),
         ({"model": {"inputs": 3, "outputs": 4, "dim": -6}}, "dim must be a whole number"),
         ({"model": {"inputs": 3, "outputs": 4, "ring": 0.5}}, "ring must be"),
+        ({"model": {"inputs": 3, "outputs": 4, "dim": 10**10}}, "dim must be at most 1048576, got 10000000000"),
+        ({"model": {"inputs": 3, "outputs": 4, "sigma": 10**400}}, "sigma must be a number above 0"),
     ],
 )
 def test_an_edited_description_is_refused(saved, changes, match):
@@ -250,3 +255,12 @@ def test_the_model_of_another_library_is_left_alone(tmp_path):
         model_of(small("mgrade"), torch.float32).save(tmp_path)
     assert (tmp_path / "model-00001-of-00002.safetensors").read_bytes() == b"weights"
     assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("place", "message"), [("file", "must be a folder, is a file"), ("file/model", "cannot be made: Not a directory")]
+)
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path, place, message):
+    (tmp_path / "file").touch()
+    match = f"^{re.escape(str(tmp_path / place))}: {message}$"
+    assert_refused(match, model_of(small("mgrade"), torch.float32).save, tmp_path / place)

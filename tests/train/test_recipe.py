@@ -68,6 +68,15 @@ def test_a_file_is_taken_by_its_path(tmp_path):
     assert (recipe.experiment, recipe.name, recipe.seeds) == ("mine", "tiny", (0,))
 
 
+def test_a_path_may_have_an_at_sign(tmp_path):
+    path = tmp_path / "a@b" / "x@y.toml"
+    path.parent.mkdir()
+    path.write_text('[task]\nname = "flipflop"\n[model]\n[train]\nsteps = 3\n[variants.short]\ntrain.steps = 2\n')
+    for variant, name, steps in (("", "x@y", 3), ("@short", "x@y@short", 2)):
+        recipe = load_recipe(f"{path}{variant}")
+        assert (recipe.experiment, recipe.name, recipe.train.steps) == ("a@b", name, steps)
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
@@ -90,6 +99,21 @@ def test_a_file_is_taken_by_its_path(tmp_path):
         ("modle.dim=3", "a recipe has no 'modle.dim'; did you mean 'model'?"),
         ("seeds=[]", "seeds must be a list of whole numbers of at least 0, got []"),
         ("seeds=[1, 1]", "seeds must differ, got [1, 1]"),
+        ("model.readout=last", "model.readout must be every for this task, got 'last'"),
+        ("model.pair=true", "model.pair is settled by the task, at False"),
+        ("model.expansion=1e308", "model.expansion must give at most 1048576 hidden units, got 1e+308 of dim 32"),
+        ("model.dim=9999999", "model.dim must be at most 1048576, got 9999999"),
+        ("train.batch=99999999999", "train.batch must be at most 1048576, got 99999999999"),
+        ("train.steps=1000000000000", "train.steps must be at most 100000000, got 1000000000000"),
+        pytest.param("train.rate=" + "9" * 400, "train.rate must be a number above 0, got 999", id="long"),
+        pytest.param("train.rate=" + "9" * 5000, "train.rate must be a number above 0, got '999", id="longer"),
+        pytest.param("train.rate=" + "[" * 5000, "train.rate must be a number above 0, got '[[[", id="deep"),
+        ("train.class_weights=[0, 0, 0, 0, 0]", "train.class_weights must be none, inverse or a list of numbers of at"),
+        ("train.class_weights=5", "train.class_weights must be none, inverse or a list of numbers of at"),
+        ("task.name=[1]", "task.name must be a task, got [1]; there are: flipflop"),
+        ("task.test=99999999999999", "task.test must be at most 2147483648, got 99999999999999"),
+        ("paper=5", "paper must be a table of the recipe"),
+        ("variants.x=1", "variants.x cannot be set: a variant is chosen by name, as experiment/model@variant"),
         ("dim", "--set takes KEY=VALUE, as model.dim=64, got 'dim'"),
     ],
 )
@@ -106,6 +130,7 @@ def test_mistakes_are_named(setting, message):
         ("flipflop/mgrad", "there is no recipe 'flipflop/mgrad'; did you mean 'flipflop/mgrade'?"),
         ("../flipflop/mgrade", "there is no recipe '../flipflop/mgrade'"),
         ("highfreq/mgrade-1l@0.5", "recipe highfreq/mgrade-1l has no variant '0.5'"),
+        ("flipflop/mgrade@zz", "recipe flipflop/mgrade has no variant 'zz'; there are none"),
         ("nowhere.toml", "recipe nowhere.toml: cannot be read: No such file or directory"),
     ],
 )
@@ -119,6 +144,8 @@ def test_unknown_recipes_are_refused(name, message):
     ("text", "message"),
     [
         ("[task", "is not TOML"),
+        pytest.param("x = " + "[" * 5000, "is not TOML", id="deep"),
+        pytest.param("x = " + "9" * 5000, "is not TOML", id="long"),
         ('[task]\nname = "flipflop"\n[model]\n', "train must be a table of the recipe, got none"),
         ('[task]\nname = "flipflop"\n[model]\n[train]\n', "train needs either steps or epochs"),
         ("task = 3\n[model]\n[train]\nsteps = 1\n", "task must be a table of the recipe"),
@@ -136,3 +163,10 @@ def test_broken_files_are_refused(tmp_path, text, message):
 def test_class_weights_need_classes():
     with pytest.raises(ValueError, match="class_weights must be none for a task without classes"):
         load_recipe("lorenz/mgrade", ["train.class_weights=[1.0]"])
+
+
+def test_a_pooled_readout_may_be_another_pooled_one():
+    assert load_recipe("vowels/mgrade", ["model.readout=sum"]).model.readout == "sum"
+    with pytest.raises(ValueError, match=r"^model\.readout must be last, mean or sum for this task, got 'every'$"):
+        load_recipe("vowels/mgrade", ["model.readout=every"])
+    assert load_recipe("retrieval/mgrade").model.pair

@@ -136,3 +136,8 @@ def test_what_cannot_be_is_refused(recipe, setting, message):
 def test_snapping_needs_a_width_to_begin_with():
     with pytest.raises(ValueError, match="snap needs sigma_from"):
         load_recipe("flipflop/mgrade", ("train.snap=true",))
+
+
+def test_snapping_needs_taps_that_end_narrow():
+    with pytest.raises(ValueError, match=r"^train\.snap needs a model\.sigma of 0\.1 or less, got 0\.2$"):
+        load_recipe("vowels/mgrade", ("model.sigma=0.2",))

@@ -199,8 +199,25 @@ def test_a_run_is_not_begun_anew_over_one_that_is_there(tmp_path):
     run.close()
     with pytest.raises(ValueError, match="holds a run at step 5: --resume goes on with it"):
         prepared(small(), tmp_path)
-    with pytest.raises(ValueError, match=r"holds another run: train\.rate is 0\.5 here and 0\.004 there"):
+    differs = r"holds another run: train\.rate is 0\.5 here and 0\.004 there: --resume needs the --set values it began"
+    with pytest.raises(ValueError, match=differs):
         prepared(small("flipflop/mgrade", "train.rate=0.5"), tmp_path, resume=True)
+
+
+def test_equal_seeds_and_a_file_for_a_folder_are_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(ValueError, match=r"^seeds must differ, got \[0, 0\]$"):
+        launch(small(), seeds=[0, 0], root=tmp_path / "new")
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"^--out must be a folder, got .*file$"):
+        launch(small(), seeds=[0], root=tmp_path / "file")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("text", ["5", '{"recipe": {"task": [1]}}', pytest.param("[" * 100_000, id="deep")])
+def test_a_damaged_recipe_of_a_run_is_refused(tmp_path, text):
+    (tmp_path / "recipe.json").write_text(text)
+    with pytest.raises(ValueError, match=r"recipe\.json: is not the recipe of a run: "):
+        judge_run(tmp_path, "cpu")
 
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path):

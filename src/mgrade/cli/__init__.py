@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+import mgrade
 from mgrade.cli import deploy, fit, footprint, play, report, training
 from mgrade.cli.data import data_app
 
@@ -24,7 +26,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
+# How PyTorch says that memory does not suffice.
+_NO_MEMORY = re.compile("allocate memory|out of memory|size calculation overflowed|multiplication overflow")
 
 for _command in (
     fit.fit,
@@ -61,21 +64,39 @@ def _run(arguments: list[str] | None) -> NoReturn:
         sys.exit(app(arguments, standalone_mode=False))
     except ValueError as error:
         _stop(str(error), 2)
+    except OSError as error:
+        _stop(": ".join(str(part) for part in (error.filename, error.strerror or error) if part), 2, alike=False)
     except KeyboardInterrupt:
         _stop("interrupted", 130)
     except Exception as error:
+        if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
+            asked = re.search(r"allocate ([\d.]+ \w+)", str(error))
+            amount = f", {asked[1]} more were needed" if asked else ""
+            _stop(f"out of memory{amount}: a smaller model, batch or task takes less", 2, alike=False)
         if not hasattr(error, "format_message"):  # what the parser raises for a wrong command line
             raise
         _stop(error.format_message(), 2)
 
 
-def _stop(message: str, status: int) -> NoReturn:
-    print("mgrade:", " ".join(message.split()), file=sys.stderr)
+def _stop(message: str, status: int, *, alike: bool = True) -> NoReturn:
+    """Says why and leaves; what stops all of torchrun's processes `alike` is said once on a machine."""
+    if not alike or os.environ.get("LOCAL_RANK", "0") == "0":
+        print("mgrade:", " ".join(message.split()), file=sys.stderr)
     sys.exit(status)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print("mgrade", mgrade.__version__)
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version and leave.")
+    ] = False,
+) -> None:
     """Keeps `mgrade COMMAND` the form of every call."""
 
 
@@ -95,7 +116,6 @@ def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.
 def _facts() -> dict[str, str | list[str]]:
     import torch
 
-    import mgrade
     from mgrade.ops import available
 
     try:
@@ -126,6 +146,7 @@ def demo(
     """Train a small model on real recordings, shrink it step by step, export it to C, and stream the test set."""
     from mgrade.demo import run
 
+    training.check_seeds([seed])
     story = run(out, epochs, seed)
     table = Table(box=None, pad_edge=False)
     for column in ("Japanese Vowels: who speaks?", "test accuracy", "weights", "state of a stream"):
@@ -139,4 +160,6 @@ def demo(
     if story.step_microseconds is not None:
         console.print(f"; a compiled step takes {story.step_microseconds:.2g} us on one core of this machine", end="")
     console.print(f"\nroom for it on {len(story.fits)} chips, from the smallest: {', '.join(story.fits[:4])}, …")
-    console.print(f"C files: {story.files}    try: mgrade export {out}/runs/vowels/mgrade/seed0 --verify cortex-m55")
+    console.print(
+        f"C files: {story.files}    try: mgrade export {out}/runs/vowels/mgrade/seed{seed} --verify cortex-m55"
+    )

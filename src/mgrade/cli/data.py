@@ -15,6 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from mgrade._files import make_folder
+from mgrade.cli.training import check_seeds
+
 data_app = typer.Typer(
     name="data",
     help="Data of the tasks: what is there, what is missing, and how to get it.",
@@ -96,8 +99,7 @@ def generate(
     """Generate data by the rules of the official generators; as many as the official sets have, if not said."""
     if name not in GENERATED:
         raise ValueError(f"name must be one of {', '.join(GENERATED)}, got {name!r}")
-    if seed < 0:
-        raise ValueError(f"seed must be at least 0, got {seed}")
+    check_seeds([seed])
     sizes = {"train": train, "validation": validation, "test": test}
     images = {"count": count, "contour_length": contour_length}
     wrong = images if name == "listops" else sizes
@@ -109,7 +111,7 @@ def generate(
     path = _folder(data) / path
     if path.exists():
         raise ValueError(f"{path} is there already; move it away to generate it anew")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with _bar(name, MofNCompleteColumn()) as told:
         make(path, seed=seed, progress=told, **options)
     print(f"{name}: {path}")

@@ -76,8 +76,7 @@ def train(
     from mgrade.train import Stopped, launch, load_recipe
 
     use_data(data)
-    if any(seed < 0 for seed in seeds or []):
-        raise ValueError(f"seed must be at least 0, got {min(seeds or [])}")
+    check_seeds(seeds or [])
     try:
         launch(
             load_recipe(recipe, settings or []),
@@ -145,6 +144,12 @@ def reproduce(
     for row in found:
         table.add_row(*row.cells())
     Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def check_seeds(seeds: list[int]) -> None:
+    """Refuses a negative seed."""
+    if min(seeds, default=0) < 0:
+        raise ValueError(f"seed must be at least 0, got {min(seeds)}")
 
 
 def use_data(folder: Path | None) -> None:

@@ -20,6 +20,8 @@ GRID = {
     "taps": (1, 2, 4, 8, 16, 32),
     "max_delay": (2, 4, 8, 16, 32, 64, 128, 256, 512),
 }
+# Sizes of memory up to here are exact as floats.
+MOST_BYTES = 2**53
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,4 +100,7 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?", text.strip().lower())
     if match is None:
         raise ValueError(f"a size of memory is a number of bytes, as 65536, 64K or 1.5M, got {text!r}")
-    return int(float(match[1]) * 1024 ** ("kmg".index(match[2]) + 1 if match[2] else 0))
+    size = float(match[1]) * 1024 ** ("kmg".index(match[2]) + 1 if match[2] else 0)
+    if size > MOST_BYTES:
+        raise ValueError(f"a size of memory is at most {MOST_BYTES} bytes, got {text!r}")
+    return int(size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ GATE_BIASES = ("zero", "open", "closed", "uniform")
 SKIPS = ("conv", "recurrence", "mlp", "layer")
 BRANCH_NORMS = ("conv", "recurrence", "mlp")
 ACTIVATIONS = ("conv", "recurrence", "head")
+LARGEST = 2**20
+"""No width, depth or delay is above it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +113,7 @@ class ModelConfig:
 
     def _check_fields(self) -> None:
         for name in ("inputs", "outputs", "dim", "depth", "taps", "max_delay"):
-            _whole(name, getattr(self, name))
+            check_whole(name, getattr(self, name), LARGEST)
         for name in ("tokens", "projection", "pair"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
@@ -119,7 +122,7 @@ class ModelConfig:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         for name in ("expansion", "sigma", "conv_scale"):
             _number(name, getattr(self, name), above=0.0)
-        if not (_is_number(self.dropout) and 0 <= self.dropout < 1):
+        if not (is_number(self.dropout) and 0 <= self.dropout < 1):
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout!r}")
         if isinstance(self.gate_bias, str):
             if self.gate_bias not in GATE_BIASES:
@@ -133,16 +136,20 @@ class ModelConfig:
             known = isinstance(given, tuple) and all(isinstance(name, str) and name in choices for name in given)
             if not known or len(set(given)) != len(given):
                 raise ValueError(f"{name} must be a list out of {', '.join(choices)}, got {given!r}")
-        pair = isinstance(self.ring, tuple) and len(self.ring) == 2 and all(map(_is_number, self.ring))
+        pair = isinstance(self.ring, tuple) and len(self.ring) == 2 and all(map(is_number, self.ring))
         if not (pair and 0 <= self.ring[0] < self.ring[1] < 1):
             raise ValueError(f"ring must be two radii with 0 <= first < second < 1, got {self.ring!r}")
         if self.dilation is not None:
             for spacing in self.dilation if isinstance(self.dilation, tuple) else (self.dilation,):
-                _whole("dilation", spacing)
+                check_whole("dilation", spacing, LARGEST)
         if isinstance(self.dilation, tuple) and len(self.dilation) != self.depth:
             raise ValueError(f"dilation must have depth = {self.depth} entries, got {len(self.dilation)}")
 
     def _check_widths(self) -> None:
+        if self.expansion * self.dim > LARGEST:
+            raise ValueError(
+                f"expansion must give at most {LARGEST} hidden units, got {self.expansion:g} of dim {self.dim}"
+            )
         if self.hidden < 1:
             raise ValueError(f"expansion must leave at least one hidden unit, got {self.expansion} of dim {self.dim}")
         if self.conv == "none" and self.recurrence == "none" and self.mlp == "none":
@@ -240,16 +247,20 @@ class ModelConfig:
         return cls(**fields)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def is_number(value: Any) -> bool:
+    """Whether `value` is a number that is finite as a float."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def check_whole(name: str, value: Any, most: int) -> None:
+    """Refuses what is not a whole number from 1 to `most`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most}, got {value}")
 
 
 def _number(name: str, value: Any, above: float = -math.inf) -> None:
-    if not (_is_number(value) and value > above):
+    if not (is_number(value) and value > above):
         limit = "" if above == -math.inf else f" above {above:g}"
         raise ValueError(f"{name} must be a number{limit}, got {value!r}")
-
-
-def _whole(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,13 +100,12 @@ class Model(nn.Module):
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         """One step: x_t (batch, inputs), or token ids (batch) -> outputs (batch, outputs) and the next state."""
-        y, state = self(x_t[:, None], state)
+        y, state = self(x_t[:, None] if isinstance(x_t, Tensor) and x_t.dim() else x_t, state)
         return (y[:, 0] if self.config.readout == "every" else y), state
 
     def initial_state(self, batch: int) -> State:
         """The state before the first step of `batch` sequences."""
-        if batch < 0:
-            raise ValueError(f"batch must be at least 0, got {batch}")
+        _check_batch(batch)
         histories, hiddens = zip(*(layer.initial_state(batch) for layer in self._blocks()), strict=True)
         return State(histories, hiddens, *self.readout.initial_state(batch))
 
@@ -265,11 +265,14 @@ class Model(nn.Module):
             raise ValueError(f"state must come from this model's initial_state or a call, got {type(state).__name__}")
         depth = self.config.depth
         for name in ("history", "hidden"):
-            if len(getattr(state, name)) != depth:
-                raise ValueError(
-                    f"state.{name} must have one entry per layer, {depth}, got {len(getattr(state, name))}"
-                )
+            given = getattr(state, name)
+            if not isinstance(given, (tuple, list)):
+                raise ValueError(f"state.{name} must be a tuple of tensors, got {type(given).__name__}")
+            if len(given) != depth:
+                raise ValueError(f"state.{name} must have one entry per layer, {depth}, got {len(given)}")
         for name, tensor, shape in self._state_shapes(state, batch):
+            if not isinstance(tensor, Tensor):
+                raise ValueError(f"state.{name} must be a tensor, got {type(tensor).__name__}")
             if tuple(tensor.shape) != shape:
                 raise ValueError(
                     f"state.{name} must have shape {shape}, got {tuple(tensor.shape)}: is it another model's?"
@@ -286,3 +289,10 @@ class Model(nn.Module):
             ("total", state.total, (batch, pooled)),
             ("steps", state.steps, (batch,)),
         ]
+
+
+def _check_batch(batch: Any) -> None:
+    if isinstance(batch, bool) or not isinstance(batch, (Integral, torch.SymInt)):
+        raise ValueError(f"batch must be a whole number, got {batch!r}")
+    if batch < 0:
+        raise ValueError(f"batch must be at least 0, got {batch}")

@@ -15,7 +15,7 @@ import safetensors
 import safetensors.torch
 import torch
 
-from mgrade._files import read_description, replace
+from mgrade._files import make_folder, read_description, replace
 from mgrade.nn.config import ModelConfig
 from mgrade.nn.model import Model
 
@@ -29,7 +29,7 @@ def save(model: Model, folder: str | Path) -> None:
     """Writes `model` to `folder`, which is made if need be; one with another library's model in it is refused."""
     folder = Path(folder)
     check_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     data = safetensors.torch.save(tensors)
     digest = hashlib.sha256(data).hexdigest()

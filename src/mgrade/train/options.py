@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from mgrade.nn.config import check_whole, is_number
 
 T = TypeVar("T")
 
 SCHEDULES = ("cosine", "constant")
 PRECISIONS = ("float32", "tf32", "bfloat16")
+MOST = {"steps": 10**8, "epochs": 10**8, "batch": 2**20, "evaluations": 10**8}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,23 +67,23 @@ class Training:
             object.__setattr__(self, "class_weights", tuple(self.class_weights))
         if (self.steps is None) == (self.epochs is None):
             raise ValueError(f"needs either steps or epochs, got steps {self.steps!r} and epochs {self.epochs!r}")
-        for name in ("steps", "epochs", "batch", "evaluations"):
+        for name, most in MOST.items():
             value = getattr(self, name)
-            if value is not None and not (_is_whole(value) and value >= 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+            if value is not None or name in ("batch", "evaluations"):
+                check_whole(name, value, most)
         for name in ("rate", "recurrence_rate", "clip_value", "clip_norm", "sigma_from"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and value > 0):
+            if value is not None and not (is_number(value) and value > 0):
                 raise ValueError(f"{name} must be a number above 0, got {value!r}")
         for name in ("decay", "recurrence_decay"):
             value = getattr(self, name)
-            if not (_is_number(value) and value >= 0):
+            if not (is_number(value) and value >= 0):
                 raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
         for name in ("warmup", "sigma_until"):
             value = getattr(self, name)
-            if not (_is_number(value) and 0 <= value <= 1):
+            if not (is_number(value) and 0 <= value <= 1):
                 raise ValueError(f"{name} must be a share from 0 to 1, got {value!r}")
-        if not (_is_number(self.average) and 0 <= self.average < 1):
+        if not (is_number(self.average) and 0 <= self.average < 1):
             raise ValueError(f"average must be at least 0 and below 1, got {self.average!r}")
         for name, choices in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
             if getattr(self, name) not in choices:
@@ -96,10 +98,15 @@ class Training:
         self._check_class_weights()
 
     def _check_class_weights(self) -> None:
-        given = self.class_weights
-        fine = given in ("none", "inverse") if isinstance(given, str) else all(_is_number(w) and w >= 0 for w in given)
-        if not fine or not given:
-            raise ValueError(f"class_weights must be none, inverse or a list of numbers of at least 0, got {given!r}")
+        given: Any = self.class_weights
+        if isinstance(given, str):
+            fine = given in ("none", "inverse")
+        else:
+            fine = isinstance(given, Sequence) and all(is_number(w) and w >= 0 for w in given) and any(given)
+        if not fine:
+            raise ValueError(
+                f"class_weights must be none, inverse or a list of numbers of at least 0, not all 0, got {given!r}"
+            )
 
     @property
     def clip(self) -> tuple[str, float] | None:
@@ -128,6 +135,8 @@ def checked(cls: type[T], table: Any, where: str, reserved: Iterable[str] = ()) 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint at the known name that was perhaps meant, or at all there are."""
     known = list(known)
+    if not known:
+        return "; there are none"
     near = difflib.get_close_matches(str(name), known, 1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(known)}"
 
@@ -138,11 +147,3 @@ def plain(options: Any) -> dict[str, Any]:
         field.name: list(value) if isinstance(value := getattr(options, field.name), tuple) else value
         for field in dataclasses.fields(options)
     }
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from importlib import resources
@@ -42,6 +42,10 @@ GROUPS = {
     "ablation": [f"{name}/{model}" for name in _ABLATED for model in ("mgrade", "mingru", "dcls", "tcn")],
 }
 TABLES = ("seeds", "task", "model", "train", "paper", "variants")
+MOST_OF_A_TASK = 2**31
+"""No option of a task is above it: what is drawn only when a run ends is refused before it begins."""
+WHOLE_SIGMA = 0.1
+"""Taps of this width or less weigh no step beside their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +91,7 @@ def of_experiment(experiment: str) -> list[str]:
 
 def load_recipe(name: str, settings: Iterable[str] = ()) -> Recipe:
     """A shipped recipe by its name, or a TOML file by its path; `settings` are KEY=VALUE, as model.dim=64."""
-    base, _, variant = name.partition("@")
+    base, variant = _split(name)
     text, experiment, model = _text(base, name)
     table, variants = _parse(text, name)
     if variant and variant not in variants:
@@ -112,7 +116,7 @@ def from_dict(table: dict[str, Any], experiment: str, name: str) -> Recipe:
 
 def heading(name: str) -> str:
     """The comment at the top of a shipped recipe."""
-    lines = _text(name.partition("@")[0], name)[0].splitlines()
+    lines = _text(_split(name)[0], name)[0].splitlines()
     comment = []
     for line in lines:
         if not line.startswith("#"):
@@ -123,6 +127,17 @@ def heading(name: str) -> str:
 
 def _folder() -> Traversable:
     return resources.files("mgrade.train") / "recipes"
+
+
+def _split(name: str) -> tuple[str, str]:
+    """A recipe's name or path, which may have an @ of its own before .toml, and the variant, empty for none."""
+    if name.endswith(".toml"):
+        return name, ""
+    path, file, variant = name.rpartition(".toml@")
+    if file:
+        return f"{path}.toml", variant
+    base, _, variant = name.partition("@")
+    return base, variant
 
 
 def _text(base: str, name: str) -> tuple[str, str, str]:
@@ -146,7 +161,7 @@ def _parse(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The recipe's table without its variants, and these."""
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"recipe {name}: is not TOML: {error}") from None
     variants = table.pop("variants", {})
     if not isinstance(variants, dict) or not all(isinstance(v, dict) for v in variants.values()):
@@ -166,14 +181,17 @@ def _value(text: str) -> Any:
     """A value as TOML writes it; anything else is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 
 def _set(table: dict[str, Any], key: str, value: Any) -> None:
     *path, last = key.split(".")
-    if (path or [last])[0] not in TABLES:
-        raise ValueError(f"a recipe has no {key!r}" + nearest((path or [last])[0], TABLES[:-1]))
+    first = (path or [last])[0]
+    if first == "variants":
+        raise ValueError(f"{key} cannot be set: a variant is chosen by name, as experiment/model@variant")
+    if first not in TABLES:
+        raise ValueError(f"a recipe has no {key!r}" + nearest(first, TABLES[:-1]))
     for part in path:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
@@ -187,34 +205,46 @@ def _build(table: dict[str, Any], experiment: str, name: str) -> Recipe:
     for key in table:
         if key not in TABLES:
             raise ValueError(f"a recipe has no {key!r}" + nearest(key, TABLES))
-    for key in ("task", "model", "train"):
+    table = {"paper": {}, **table}
+    for key in ("task", "model", "train", "paper"):
         if not isinstance(table.get(key), dict):
             raise ValueError(f"{key} must be a table of the recipe" + (", got none" if key not in table else ""))
     seeds = table.get("seeds", [0])
     if not isinstance(seeds, list) or not seeds or not all(type(s) is int and s >= 0 for s in seeds):
         raise ValueError(f"seeds must be a list of whole numbers of at least 0, got {seeds!r}")
-    if len(set(seeds)) != len(seeds):
-        raise ValueError(f"seeds must differ, got {seeds!r}")
+    check_distinct(seeds)
     task = _task(dict(table["task"]))
     train = checked(Training, table["train"], "train")
     if task.endless and train.epochs is not None:
         raise ValueError("train.epochs does not apply to a task whose examples are drawn without end: set train.steps")
     _check_class_weights(task, train)
+    model = _model(dict(table["model"]), task)
+    if train.snap and model.sigma > WHOLE_SIGMA:
+        raise ValueError(f"train.snap needs a model.sigma of {WHOLE_SIGMA} or less, got {model.sigma}")
     return Recipe(
         experiment=experiment,
         name=name,
         seeds=tuple(seeds),
         task=task,
-        model=_model(dict(table["model"]), task),
+        model=model,
         train=train,
-        paper=dict(table.get("paper", {})),
+        paper=dict(table["paper"]),
     )
+
+
+def check_distinct(seeds: Sequence[int]) -> None:
+    """Refuses seeds of which two are the same."""
+    if len(set(seeds)) != len(seeds):
+        raise ValueError(f"seeds must differ, got {list(seeds)!r}")
 
 
 def _task(options: dict[str, Any]) -> Task:
     name = options.pop("name", None)
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise ValueError(f"task.name must be a task, got {name!r}" + nearest(str(name), TASKS))
+    for option, value in options.items():
+        if isinstance(value, int) and value > MOST_OF_A_TASK:
+            raise ValueError(f"task.{option} must be at most {MOST_OF_A_TASK}, got {value}")
     return checked(TASKS[name], options, "task")
 
 
@@ -226,7 +256,7 @@ def _model(fields: dict[str, Any], task: Task) -> ModelConfig:
     preset = fields.pop("preset", "mgrade")
     if preset not in PRESETS:
         raise ValueError(f"model.preset must be one of {', '.join(PRESETS)}, got {preset!r}" + nearest(preset, PRESETS))
-    settled = task.model_fields()
+    settled = {"pair": False, **task.model_fields()}
     known = [entry.name for entry in dataclasses.fields(ModelConfig)]
     for name in fields:
         if name not in known:
@@ -237,6 +267,10 @@ def _model(fields: dict[str, Any], task: Task) -> ModelConfig:
         config: ModelConfig = getattr(ModelConfig, preset)(**{**settled, **fields})
     except ValueError as error:
         raise ValueError(f"model.{error}") from None
+    every = settled["readout"] == "every"
+    if (config.readout == "every") != every:
+        fitting = "every" if every else "last, mean or sum"
+        raise ValueError(f"model.readout must be {fitting} for this task, got {config.readout!r}")
     return config
 
 

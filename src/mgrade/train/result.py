@@ -29,7 +29,7 @@ def read_document(path: Path) -> dict[str, Any] | None:
     """A file under results, of a run or of a measurement, or None where there is none."""
     try:
         document = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: is not a result file: {error}") from None
@@ -41,11 +41,19 @@ def read_document(path: Path) -> dict[str, Any] | None:
 def read_result(path: Path) -> dict[str, Any] | None:
     """The result file of a run, or None where there is none."""
     document = read_document(path)
-    if document is not None and "recipe" not in document:
+    if document is None:
+        return None
+    if "recipe" not in document:
         raise ValueError(f"{path}: is not a result file: recipe is missing")
+    recipe = document["recipe"]
+    tables = {f"recipe.{table}": recipe.get(table, {}) for table in _COMPARED} if isinstance(recipe, dict) else {}
+    for field, value in {"recipe": recipe, **tables}.items():
+        if not isinstance(value, dict):
+            raise ValueError(f"{path}: is not a result file: {field} must be an object, got {value!r}")
     return document
 
 
+_COMPARED = ("task", "model", "train")
 # What an older file means by leaving an option out; those without a default are in every file.
 _DEFAULTS = {"model": ModelConfig(inputs=1, outputs=1).to_dict(), "train": plain(Training(steps=1))}
 
@@ -55,7 +63,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
 
     An option that the other, older one does not know yet has its default there.
     """
-    for table in ("task", "model", "train"):
+    for table in _COMPARED:
         mine, other = ours[table], {**_DEFAULTS.get(table, {}), **theirs.get(table, {})}
         for key in sorted({*mine, *other}):
             if mine.get(key) != other.get(key):

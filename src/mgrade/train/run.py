@@ -305,8 +305,12 @@ class Run:
     def _load(self, found: Checkpoint) -> None:
         facts = found.facts
         differs = difference(self.recipe.to_dict(), facts["recipe"])
-        if differs or facts["seed"] != self.seed:
-            raise ValueError(f"{self.folder} holds another run: {differs or 'the seed differs'}")
+        if differs:
+            raise ValueError(
+                f"{self.folder} holds another run: {differs}: --resume needs the --set values it began with"
+            )
+        if facts["seed"] != self.seed:
+            raise ValueError(f"{self.folder} holds another run: the seed differs")
         self.model.load_state_dict(_under("model.", found.tensors))
         self.training.load_state(_under("optimiser.", found.tensors))
         self.loss_sum.copy_(found.tensors["loss_sum"])

@@ -16,7 +16,7 @@ from mgrade.nn import Model, load
 from mgrade.train.evaluate import evaluate, precision
 from mgrade.train.processes import Processes, join, leave
 from mgrade.train.progress import Reporter, Silent, need_tensorboard, reporter
-from mgrade.train.recipe import Recipe, from_dict, load_recipe, of_experiment
+from mgrade.train.recipe import Recipe, check_distinct, from_dict, load_recipe, of_experiment
 from mgrade.train.result import difference, read_result, result_path, run_folder, write_result
 from mgrade.train.run import Run
 
@@ -48,10 +48,13 @@ def launch(
         raise ValueError(f"max_minutes must be above 0, got {max_minutes}")
     if not checkpoint_seconds >= 0:
         raise ValueError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
+    if root.exists() and not root.is_dir():
+        raise ValueError(f"--out must be a folder, got {root}")
+    seeds = seeds or recipe.seeds
+    check_distinct(seeds)
     if tensorboard:
         need_tensorboard()
     processes, own = join(device)
-    seeds = seeds or recipe.seeds
     say = reporter() if processes.first else Silent()
     paths = [result_path(root, recipe, seed) for seed in seeds]
     try:
@@ -109,7 +112,7 @@ def open_run(folder: Path) -> tuple[Recipe, int, Model]:
         seed = int(facts["seed"])
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}: is {folder} the folder of a run?") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path}: is not the recipe of a run: {error}") from None
     if not (folder / "model").is_dir():
         raise ValueError(f"{folder} holds no model yet: the run is not finished")

@@ -36,7 +36,10 @@ def delay_kernel(weight: Tensor, position: Tensor, *, length: int, sigma: float 
         low, high = (float(end) for end in torch.aminmax(position.detach()))
         if not (low >= 0 and high <= length - 1):
             worst = low if not low >= 0 else high
-            raise ValueError(f"position must lie within 0 and length - 1 = {length - 1}, got {worst:g}")
+            raise ValueError(
+                f"position must lie within 0 and length - 1 = {length - 1}, got {worst:g}:"
+                " after every step of an optimiser call constrain_() of the model or the convolution"
+            )
     kernel: Tensor = torch.ops.mgrade.delay_kernel(weight, position, length, float(sigma), choose(backend, weight))
     return kernel
 
