@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -76,6 +77,8 @@ def read_csv(
     channels: the columns to learn from; without them, all others.
     window: cuts recordings into pieces of so many samples; what is left at an end is dropped.
     """
+    if isinstance(channels, str):
+        raise ValueError(f"channels must be a list of names, got {channels!r}")
     labels: dict[str, str] = {}
     samples: dict[str, list[list[float]]] = {}
     with _opened(Path(path)) as file:
@@ -195,7 +198,16 @@ def _number(path: str | Path, line: int, column: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{path}: line {line}, column {column!r} must be a number, got {text!r}")
+        raise ValueError(f"{path}: line {line}, column {column!r} must be a number, got {text!r}{_advice(text)}")
     if abs(value) > LARGEST:
         raise ValueError(f"{path}: line {line}, column {column!r} must be within {LARGEST:.2g} of 0, got {text!r}")
     return value
+
+
+def _advice(text: str) -> str:
+    """What to do about a field that is no number, where that can be told."""
+    if re.fullmatch(r"[+-]?\d+,\d+", text):
+        return ": decimal commas are not read, write points"
+    if text and not re.fullmatch(r"[+-]?(nan|inf|infinity)", text, re.IGNORECASE) and not re.match(r"[+-]?[\d.]", text):
+        return ": name the column that tells recordings apart (--sequence), or the channels (--channels)"
+    return ""
