@@ -148,10 +148,11 @@ def check_folder(folder: Path, files: list[str]) -> None:
     """Refuses to write over files that are not an export's."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: is not a folder")
+    if (folder / DESCRIPTION).is_file():
+        return
     if (folder / "config.json").is_file():
         raise ValueError(f"{folder}: is the folder of a saved model: choose another")
-    there = [path for path in files if (folder / path).exists()]
-    if there and not (folder / DESCRIPTION).is_file():
+    if there := [path for path in files if (folder / path).exists()]:
         raise ValueError(f"{folder}: has a {there[0]} already and is no export: choose another folder")
 
 
