@@ -329,13 +329,14 @@ def test_mistakes_of_a_stream_are_one_line(capsys, monkeypatch, model, run, tmp_
     (tmp_path / "none.wav").write_bytes(b"no sound")
     (tmp_path / "empty.wav").write_bytes(b"")
     for name, message in (
-        ("stereo", "must be 16-bit mono, got 16-bit with 2 channels"),
-        ("wide", "must be 16-bit mono, got 32-bit with 1 channels"),
-        ("none", "is not a WAV file: "),
-        ("empty", "is not a WAV file"),
-        ("missing", "cannot be read: No such file or directory"),
+        ("stereo", "stereo.wav: channels must be 1, got 2"),
+        ("wide", "wide.wav: bytes per sample must be 2, got 4"),
+        ("none", "none.wav is not a WAV file of PCM samples: "),
+        ("empty", "empty.wav is not a WAV file of PCM samples: "),
+        ("missing", "missing.wav is not a WAV file of PCM samples: [Errno 2] No such file or directory"),
     ):
         assert message in refused(capsys, "stream", tmp_path / "x", tmp_path / f"{name}.wav")
+    assert "a.csv: CSV goes to standard input" in refused(capsys, "stream", tmp_path / "x", tmp_path / "a.csv")
     assert "reads token ids, not sound" in refused(capsys, "stream", tmp_path / "tokens", tmp_path / "stereo.wav")
     assert f"is {model} an export?" in refused(capsys, "stream", model)
     (tmp_path / "x" / "program.safetensors").write_bytes(b"damaged")

@@ -64,6 +64,9 @@ def test_samples_are_gathered_into_frames():
         ("1,2\n,\n", "here, line 2: must be finite numbers, got ','"),
         ("\n1,2,3\n", "here, line 2: must have 2 values, got 3"),
         ("1,-inf\n", "here, line 1: must be finite numbers, got '1,-inf'"),
+        pytest.param(
+            "1" * 140_000, "here, line 1: is not CSV: field larger than field limit (131072)", id="a field too long"
+        ),
     ],
 )
 def test_a_bad_line_is_named(text, message):
@@ -125,14 +128,17 @@ def test_sound_cut_short_gives_whole_frames(tmp_path):
     np.testing.assert_array_equal(np.stack(frames) * 32768, [[0, 1, 2], [3, 4, 5]])
     louder = list(wav_samples(program_of(), path, About(samples_per_second=8000, gain=16.0)))
     np.testing.assert_array_equal(np.stack(louder) * 2048, [[0, 1, 2], [3, 4, 5]])
-    with pytest.raises(ValueError, match=r"a\.wav: must have 16000 samples a second, got 8000"):
+    with pytest.raises(ValueError, match=r"a\.wav: samples a second must be 16000, got 8000"):
         wav_samples(program_of(), path, About(samples_per_second=16000))
     whole = path.read_bytes()
     for damaged, message in (
-        (whole[:-4], "must hold 7 samples, got 5"),
-        (whole[:44], "must hold 7 samples, got 0"),
-        (whole[:16] + b"\xdb" + whole[17:], "is not a WAV file"),
+        (whole[:-4], ": its header says 14 bytes of sound, got 11"),
+        (whole[:44], ": its header says 14 bytes of sound, got 0"),
+        (whole[:16] + b"\xdb" + whole[17:], " is not a WAV file"),
     ):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=rf"a\.wav: {message}"):
+        with pytest.raises(ValueError, match=rf"a\.wav{message}"):
             wav_samples(program_of(), path)
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match=r"a\.wav: must hold 9 samples or more, got 7"):
+        wav_samples(program_of(inputs=9), path)

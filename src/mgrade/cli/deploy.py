@@ -99,6 +99,8 @@ def stream(
     from mgrade.deploy.export import read_export
     from mgrade.deploy.stream import csv_samples, stream, wav_samples
 
+    if wav is not None and wav.suffix == ".csv":
+        raise ValueError(f"{wav}: CSV goes to standard input: mgrade stream {source} < {wav}")
     _, program = read_export(source)
     known = read_about(source)
     samples = wav_samples(program, wav, known) if wav else csv_samples(program, sys.stdin, "standard input", known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -204,7 +205,7 @@ def _rows(lines: Iterable[str], channels: tuple[str, ...], where: str) -> Iterat
             if not line.strip("\ufeff\r\n \t"):
                 continue
             first = not separator
-            separator = separator or max(SEPARATORS, key=line.count)
+            separator = separator or separator_of(line)
             fields = [field.strip().strip('"') for field in line.lstrip("\ufeff").split(separator)]
             if first and all(_number(field) is None for field in fields):
                 chosen = _places(fields, channels, f"{where}, line {number}")
@@ -216,6 +217,15 @@ def _rows(lines: Iterable[str], channels: tuple[str, ...], where: str) -> Iterat
                 yield [fields[place] for place in chosen], f"{where}, line {number}"
     except UnicodeDecodeError:
         raise ValueError(f"{where}: must be UTF-8 text") from None
+    except csv.Error as error:
+        raise ValueError(f"{where}, line {number}: is not CSV: {error}") from None
+
+
+def separator_of(line: str) -> str:
+    """What stands between the columns of a CSV file: a comma, or where that makes one column of its first line, the
+    sign that makes several."""
+    several = (sign for sign in SEPARATORS if len(next(csv.reader([line], delimiter=sign), [])) > 1)
+    return next(several, ",")
 
 
 def _places(names: list[str], channels: tuple[str, ...], where: str) -> list[int] | None:

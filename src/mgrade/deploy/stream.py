@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import wave
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from mgrade.deploy.c import compile
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.program import Program
 from mgrade.deploy.source import parse_samples
+from mgrade.tasks.speech import read_wav
 
 Array = npt.NDArray[Any]
 
@@ -68,21 +68,7 @@ def wav_samples(program: Program, path: Path, known: About | None = None) -> Ite
 def _frames(program: Program, path: Path, known: About) -> Array:
     if program.tokens:
         raise ValueError(f"{path}: the program reads token ids, not sound")
-    try:
-        with wave.open(str(path), "rb") as file:
-            bits, channels, rate = 8 * file.getsampwidth(), file.getnchannels(), file.getframerate()
-            count = file.getnframes()
-            data = file.readframes(count)
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except (wave.Error, EOFError, RuntimeError) as error:
-        hint = "; CSV goes to standard input" if path.suffix == ".csv" else ""
-        raise ValueError(f"{path}: is not a WAV file: {error or 'its parts are damaged'}{hint}") from None
-    if (bits, channels) != (16, 1):
-        raise ValueError(f"{path}: must be 16-bit mono, got {bits}-bit with {channels} channels")
-    if known.samples_per_second not in (None, rate):
-        raise ValueError(f"{path}: must have {known.samples_per_second} samples a second, got {rate}")
-    if len(data) < 2 * count or count < program.inputs:
-        raise ValueError(f"{path}: must hold {max(count, program.inputs)} samples, got {len(data) // 2}")
-    sound = np.frombuffer(data[: 2 * count], "<i2").astype(np.float32) * np.float32(known.gain / 32768)
+    sound = read_wav(path, known.samples_per_second).astype(np.float32) * np.float32(known.gain / 32768)
+    if len(sound) < program.inputs:
+        raise ValueError(f"{path}: must hold {program.inputs} samples or more, got {len(sound)}")
     return sound[: len(sound) // program.inputs * program.inputs].reshape(-1, program.inputs)

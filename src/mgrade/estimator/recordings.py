@@ -17,7 +17,8 @@ from typing import NamedTuple, TextIO
 import numpy as np
 import numpy.typing as npt
 
-SEPARATORS = ",;\t"
+from mgrade.deploy.source import separator_of
+
 # What single precision holds, in which models compute.
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -126,7 +127,7 @@ def _lines(path: str | Path, file: TextIO) -> Iterator[tuple[int, list[str]]]:
     number = 1
     try:
         first = file.readline()
-        reader = csv.reader(itertools.chain([first], file), delimiter=_separator(first))
+        reader = csv.reader(itertools.chain([first], file), delimiter=separator_of(first))
         for fields in reader:
             number = reader.line_num
             if any("\0" in field for field in fields):
@@ -140,12 +141,6 @@ def _lines(path: str | Path, file: TextIO) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"{path}: must be text in UTF-8: save it again as 'CSV UTF-8'") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _separator(first: str) -> str:
-    """A comma, or where that makes one column of the first line, the sign that makes several."""
-    several = (sign for sign in SEPARATORS if len(next(csv.reader([first], delimiter=sign), [])) > 1)
-    return next(several, ",")
 
 
 def _columns(

@@ -192,8 +192,9 @@ def halve(clip: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
     return smooth[::2].astype(np.int16)
 
 
-def read_wav(path: Path, rate: int = RATE) -> npt.NDArray[np.int16]:
-    """The samples of a WAV file: one channel, 16 bits, `rate` a second, and one sample or more; all else is refused."""
+def read_wav(path: Path, rate: int | None = RATE) -> npt.NDArray[np.int16]:
+    """The samples of a WAV file: one channel, 16 bits, `rate` a second (None: any), and one sample or more; all else is
+    refused."""
     try:
         with wave.open(str(path), "rb") as file:
             header = file.getparams()
@@ -206,7 +207,7 @@ def read_wav(path: Path, rate: int = RATE) -> npt.NDArray[np.int16]:
         ("framerate", "samples a second", rate),
     )
     for field, name, limit in wanted:
-        if getattr(header, field) != limit:
+        if limit is not None and getattr(header, field) != limit:
             raise ValueError(f"{path}: {name} must be {limit}, got {getattr(header, field)}")
     if len(data) != 2 * header.nframes:
         raise ValueError(f"{path}: its header says {2 * header.nframes} bytes of sound, got {len(data)}")

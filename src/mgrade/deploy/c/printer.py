@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from pathlib import Path
@@ -14,10 +13,10 @@ import numpy.typing as npt
 import mgrade
 from mgrade.deploy.about import About
 from mgrade.deploy.arithmetic import SIGMOID
+from mgrade.deploy.c.header import header_parts, is_pooled
 from mgrade.deploy.c.slots import Slots
 from mgrade.deploy.interpreter import Interpreter, checked
 from mgrade.deploy.program import Op, Program
-from mgrade.deploy.storage import program_bytes
 
 HERE = Path(__file__).parent
 TYPES = {
@@ -96,26 +95,6 @@ TAKEN = (
 TOLERANCE = 1e-4
 
 
-# What a header says of a stream whose outputs are pooled.
-POOLED = """
- * Outputs are about all samples since then: where a stream never stops, begin it anew every so many samples, as many as
- * the sequences had that the model learned from, and take the outputs after the last of them."""
-
-
-# How an integer program's header makes inputs of real numbers: as `quantise_input` does, and without a library.
-WHOLE = """
-/* A real number as an input: rounded half up, and held at the ends of what an input can be. */
-static inline {name}_input {name}_whole(float real) {{
-    const float scaled = real * {upper}_INPUT_SCALE;
-    if (!(scaled > {low}.0f)) return (scaled == scaled) ? {low} : 0; /* what is not a number is nothing */
-    if (scaled >= {high}.0f) return {high};
-    const int32_t down = (int32_t)scaled;
-    const float rest = scaled - (float)down;
-    return ({name}_input)(down + (rest >= 0.5f) - (rest < -0.5f));
-}}
-"""
-
-
 def check_name(name: str) -> str:
     """`name` if C takes it as an identifier."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or name.startswith(("mg_", "mgrade")):
@@ -162,11 +141,10 @@ class _Printed:
     """The parts that the templates ask for."""
 
     def __init__(self, program: Program, name: str, panel: int, known: About):
-        self.program, self.name, self.panel, self.known = program, name, panel, known
+        self.program, self.name, self.panel = program, name, panel
         self.arrays: dict[bytes, tuple[str, npt.NDArray[Any]]] = {}
         self.slots = Slots(program)
         value = TYPES[program.precision]
-        pooled = program.ops[-1].kind in ("mean", "sum")
         calls = [line for index in range(len(program.ops)) for line in self._calls(index)]
         fields = self._fields()
         own = _own_bytes(self.arrays)
@@ -177,15 +155,11 @@ class _Printed:
             "PRECISION": _described(program),
             "FLASH": str(own),
             "STATE": str(_size(fields)),
-            "TAKES": "one sample" if known.frame == 1 else f"a frame of {known.frame} samples",
             "INPUTS": "1" if program.tokens else str(program.inputs),
             "OUTPUTS": str(program.outputs),
             "INPUT_TYPE": "uint16_t" if program.tokens else value,
-            "OUTPUT_TYPE": "int32_t" if program.integer and pooled else value,
-            "INPUT_NOTE": self._input_note(),
-            "CONSTANTS": self._constants(),
-            "WHOLE": self._whole(),
-            "SINCE": POOLED if pooled else "",
+            "OUTPUT_TYPE": "int32_t" if program.integer and is_pooled(program) else value,
+            **header_parts(program, name, known),
             "FIELDS": "\n".join(fields) or "    uint8_t nothing;",
             "SIZES": f"MG_BITS {8 * np.dtype(program.precision).itemsize}" if program.integer else f"MG_PANEL {panel}",
             "LAG": TYPES[program.lag_dtype],
@@ -198,45 +172,6 @@ class _Printed:
     def fill(self, template: str) -> str:
         text = (HERE / template).read_text(encoding="utf-8")
         return re.sub(r"@([A-Z_]+)@", lambda match: self.parts[match[1]], text)
-
-    def _input_note(self) -> str:
-        program, frame = self.program, self.known.frame
-        if program.tokens:
-            return f"a token id, 0 to {program.inputs - 1}"
-        names = f": {', '.join(map(_commented, self.known.channels))}" if self.known.channels else ""
-        channels = f"{program.inputs // frame} channel{'s' if program.inputs > frame else ''}{names}"
-        return channels if frame == 1 else f"{frame} samples, oldest first, each of {channels}"
-
-    def _whole(self) -> str:
-        """The function that makes an input of a real number, where inputs are not real numbers themselves."""
-        if self.program.tokens or not self.program.integer:
-            return ""
-        half = 1 << (8 * np.dtype(self.program.precision).itemsize - 1)
-        parts = {"name": self.name, "upper": self.name.upper(), "low": f"{-half}", "high": f"{half - 1}"}
-        return WHOLE.format(**parts)
-
-    def _constants(self) -> str:
-        upper, exponents = self.name.upper(), self.program.exponents
-        digest = hashlib.sha256(program_bytes(self.program)).hexdigest()[:16]
-        lines = [f'#define {upper}_PROGRAM "{digest}" /* which model this is: how the SHA-256 of its Program begins */']
-        if self.known.frame > 1:
-            lines.append(f"#define {upper}_FRAME {self.known.frame} /* samples that a step takes */")
-        if self.known.window is not None:
-            lines.append(f"#define {upper}_WINDOW {self.known.window} /* samples of an answer: then begin anew */")
-        if self.program.integer and not self.program.tokens:
-            lines += [
-                f"#define {upper}_INPUT_BITS {exponents[0]} /* fraction bits: input = round(real * 2^bits), */",
-                f"#define {upper}_INPUT_SCALE {_power(exponents[0])} /* which is round(real * scale) */",
-            ]
-        if self.program.integer:
-            lines += [
-                f"#define {upper}_OUTPUT_BITS {exponents[-1]} /* fraction bits: output / 2^bits is the real value */",
-                f"#define {upper}_OUTPUT_SCALE {_power(exponents[-1])} /* and so is output / scale */",
-            ]
-        if self.known.labels:
-            names = ", ".join(map(_quoted, self.known.labels))
-            lines.append(f"#define {upper}_LABELS {{{names}}} /* what the outputs are called */")
-        return "".join(f"{line}\n" for line in lines)
 
     def _fields(self) -> list[str]:
         lines = []
@@ -341,23 +276,6 @@ def _scales(program: Program, index: int) -> dict[str, Any]:
         kept = program.state(index)[0].dtype
         fields["wide"] = "" if kept == program.precision else {"int16": "_middle", "int32": "_wide"}[kept]
     return fields
-
-
-def _power(bits: int) -> str:
-    """2**bits as a float constant, exactly."""
-    text = f"{2.0**bits:.17g}"
-    return text + ("f" if any(c in text for c in ".e") else ".0f")
-
-
-def _quoted(text: str) -> str:
-    """A string of C: all that is not plain ASCII, or could end the string or begin a trigraph, as octal bytes."""
-    plain = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode())
-    return f'"{plain}"'
-
-
-def _commented(text: str) -> str:
-    """As a comment of C can hold it."""
-    return re.sub(r"[^ -~]|[\\?]|(?<=\*)/|(?<=/)\*", "_", text)
 
 
 def _panels(array: npt.NDArray[Any], rows: int) -> list[npt.NDArray[Any]]:
