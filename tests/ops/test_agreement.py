@@ -80,7 +80,10 @@ def test_triton_agrees_with_the_reference_on_every_shape(name, backend, shape, r
         backend_param("c", delay(9, skip=True), name="delay_conv_skip"),
         backend_param("triton", delay(9, skip=True), name="delay_conv_skip"),
         *(backend_param("c", dilated(n), name=f"dilated_conv-{n}") for n in (1, 3, 40)),
-        *(backend_param("triton", dilated(n), name=f"dilated_conv-{n}") for n in (1, 3)),
+        *(
+            backend_param("triton", dilated(n, taps, skip=taps == 2), name=f"dilated_conv-{n}-{taps}")
+            for n, taps in ((1, 3), (3, 1), (3, 2), (3, 3), (2, 20))
+        ),
         backend_param("c", DIAGONAL, name="diagonal_scan"),
     ],
 )

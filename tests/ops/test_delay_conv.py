@@ -55,7 +55,7 @@ def test_it_is_the_convolution_of_history_and_input_with_the_kernel(backend):
 
 @every_backend
 @pytest.mark.parametrize("dilation", [1, 2, 7])
-@pytest.mark.parametrize("taps", [1, 3])
+@pytest.mark.parametrize("taps", [1, 2, 3, 20])
 def test_a_dilated_filter_is_pytorchs_own(backend, dilation, taps):
     x = torch.randn(2, 13, 3, device=device(backend))
     history = torch.randn(2, (taps - 1) * dilation, 3, device=x.device)

@@ -20,6 +20,8 @@ from mgrade.ops.delay_conv import triton_direct
 
 # Programs over which a kernel gradient is spread at most, per channel and pair of tiles.
 _PARTS = 16
+# Up to this many taps, a dilated filter goes tap by tap: of a matrix for so few, little more than zeros would be left.
+_FEW = 2 if TRITON_INTERPRETED else 16
 
 
 @triton.jit
@@ -272,10 +274,14 @@ def _launch(
     )  # fmt: skip
 
 
+def _tap_by_tap(kernel: Tensor, reset: Tensor | None, dilation: int) -> bool:
+    return reset is not None or (dilation > 1 and kernel.shape[1] <= _FEW)
+
+
 def fir_forward(
     x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool
 ) -> Tensor:
-    if reset is not None:
+    if _tap_by_tap(kernel, reset, dilation):
         return triton_direct.fir_forward(x, kernel, history, reset, dilation, skip)
     batch, time, channels = x.shape
     signal = _triton.time_last(x)
@@ -294,7 +300,7 @@ def fir_backward(
     dilation: int,
     skip: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if reset is not None:
+    if _tap_by_tap(kernel, reset, dilation):
         return triton_direct.fir_backward(grad, x, kernel, history, reset, dilation, skip)
     batch, time, channels = x.shape
     past = 0 if history is None else history.shape[1]

@@ -1,6 +1,6 @@
-"""The filter with restarts, on CUDA: tiles of time by channels, taps in the inner loop.
+"""The filter tap by tap, on CUDA: rows of time, one channel each, for what no matrix product serves well.
 
-What a step may see differs from its neighbour's at a restart, so that no matrix product serves them both.
+That is a filter with restarts, where what a step may see differs from its neighbour's, and one of few taps far apart.
 """
 
 from __future__ import annotations
@@ -11,152 +11,146 @@ import triton.language as tl
 from torch import Tensor
 
 from mgrade.ops import _triton
-from mgrade.ops._backend import TRITON_INTERPRETED, accumulator
+from mgrade.ops._backend import TRITON_INTERPRETED
 from mgrade.ops.delay_conv.reference import with_skip
 
-_TIME, _CHANNELS = (16, 8) if TRITON_INTERPRETED else (64, 32)
+# Steps and taps at a time in the gradient of the kernel.
+_TIME, _TAPS = (16, 2) if TRITON_INTERPRETED else (256, 8)
 # Groups of batch rows whose kernel gradients are summed apart: fixed, so that sums do not depend on the device.
 _PARTS = 16
 
 
 @triton.jit
-def _rows(x, history, batch, channel, row, seen, inside, D, P, x_b, x_t, HAS_HISTORY: tl.constexpr):
-    """The inputs (steps, channels) at `row`, those before the first from `history`, where they are seen; in float32."""
-    at = row[:, None].to(tl.int64)
-    value = tl.load(
-        x + batch * x_b + at * x_t + channel[None, :], mask=(seen & (row >= 0))[:, None] & inside[None, :], other=0.0
-    ).to(tl.float32)
+def _since(start, batch, T, P, step, here, HAS_START: tl.constexpr):
+    """The oldest row that each step may see."""
+    oldest = tl.zeros_like(step) - P
+    if HAS_START:
+        oldest = tl.load(start + batch * T + step, mask=here, other=0)
+    return oldest
+
+
+@triton.jit
+def _rows(x, history, batch, channel, row, seen, D, P, x_b, x_c, HAS_HISTORY: tl.constexpr):
+    """The inputs at `row`, those before the first from `history`, where they are seen; in float32."""
+    value = tl.load(x + batch * x_b + channel * x_c + row, mask=seen & (row >= 0), other=0.0).to(tl.float32)
     if HAS_HISTORY:
-        value += tl.load(
-            history + (batch * P + P + at) * D + channel[None, :],
-            mask=(seen & (row < 0))[:, None] & inside[None, :],
-            other=0.0,
-        ).to(tl.float32)
+        past = history + (batch * P + P + row) * D + channel
+        value += tl.load(past, mask=seen & (row < 0), other=0.0).to(tl.float32)
     return value
 
 
 @triton.jit
 def _fir_forward(
-    x, kernel, history, start, y, T, D, K, P, dilation, x_b, x_t,
-    HAS_HISTORY: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
+    x, kernel, history, start, y, T, D, K, P, dilation, x_b, x_c,
+    HAS_HISTORY: tl.constexpr, HAS_START: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
-    """kernel (K, D); start (B, T): the oldest step that each step may see."""
-    batch = tl.program_id(0).to(tl.int64)
+    """kernel (D, K); start (B, T): the oldest step that each step may see, if not all."""
+    program = tl.program_id(0).to(tl.int64)
+    batch, channel = program // D, program % D
     step = tl.program_id(1) * BT + tl.arange(0, BT)
-    channel = tl.program_id(2) * BC + tl.arange(0, BC)
-    inside = channel < D
     here = step < T
-    oldest = tl.load(start + batch * T + step, mask=here, other=0)
-    total = tl.zeros((BT, BC), tl.float32)
+    oldest = _since(start, batch, T, P, step, here, HAS_START)
+    total = tl.zeros((BT,), tl.float32)
     for tap in range(0, K):
-        k = tl.load(kernel + tap * D + channel, mask=inside, other=0.0)
         row = step - tap * dilation
-        seen = here & (row >= oldest)
-        value = _rows(x, history, batch, channel, row, seen, inside, D, P, x_b, x_t, HAS_HISTORY)
-        total += k[None, :] * value
-    out = y + (batch * T + step[:, None]) * D + channel[None, :]
-    tl.store(out, total.to(y.dtype.element_ty), mask=here[:, None] & inside[None, :])
+        value = _rows(x, history, batch, channel, row, here & (row >= oldest), D, P, x_b, x_c, HAS_HISTORY)
+        total += tl.load(kernel + channel * K + tap) * value
+    tl.store(y + program * T + step, total.to(y.dtype.element_ty), mask=here)
 
 
 @triton.jit
 def _fir_backward_rows(
-    grad, kernel, start, grad_rows, T, D, K, past, dilation,
-    BT: tl.constexpr, BC: tl.constexpr,
+    grad, kernel, start, grad_rows, T, D, K, past, dilation, grad_b, grad_c,
+    HAS_START: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
     """The gradient of the `past` rows of history, if any, followed by that of x."""
-    batch = tl.program_id(0).to(tl.int64)
+    program = tl.program_id(0).to(tl.int64)
+    batch, channel = program // D, program % D
     row = tl.program_id(1) * BT + tl.arange(0, BT) - past
-    channel = tl.program_id(2) * BC + tl.arange(0, BC)
-    inside = channel < D
-    total = tl.zeros((BT, BC), tl.float32)
+    total = tl.zeros((BT,), tl.float32)
     for tap in range(0, K):
-        k = tl.load(kernel + tap * D + channel, mask=inside, other=0.0)
         step = row + tap * dilation
         seen = (step >= 0) & (step < T)
-        seen = seen & (row >= tl.load(start + batch * T + step, mask=seen, other=0))
-        pull = tl.load(
-            grad + (batch * T + step[:, None]) * D + channel[None, :],
-            mask=seen[:, None] & inside[None, :],
-            other=0.0,
-        )
-        total += k[None, :] * pull.to(tl.float32)
-    out = grad_rows + (batch * (past + T) + past + row[:, None]) * D + channel[None, :]
-    tl.store(out, total.to(grad_rows.dtype.element_ty), mask=(row < T)[:, None] & inside[None, :])
+        seen = seen & (row >= _since(start, batch, T, past, step, seen, HAS_START))
+        pull = tl.load(grad + batch * grad_b + channel * grad_c + step, mask=seen, other=0.0)
+        total += tl.load(kernel + channel * K + tap) * pull.to(tl.float32)
+    out = grad_rows + program * (past + T) + past + row
+    tl.store(out, total.to(grad_rows.dtype.element_ty), mask=row < T)
 
 
 @triton.jit
 def _fir_backward_kernel(
-    grad, x, history, start, grad_kernel, B, T, D, K, P, dilation, x_b, x_t, parts,
-    HAS_HISTORY: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
+    grad, x, history, start, grad_kernel, B, T, D, K, P, dilation, grad_b, grad_c, x_b, x_c, parts,
+    HAS_HISTORY: tl.constexpr, HAS_START: tl.constexpr, BT: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """grad_kernel (parts, K, D): one tap, one block of channels and one group of batch rows per program."""
-    part, tap = tl.program_id(0), tl.program_id(1)
-    channel = tl.program_id(2) * BC + tl.arange(0, BC)
-    inside = channel < D
-    total = tl.zeros((BT, BC), tl.float32)
+    """grad_kernel (parts, D, K): some taps of one channel and one group of batch rows per program."""
+    channel = tl.program_id(0).to(tl.int64)
+    tap = tl.program_id(1) * BK + tl.arange(0, BK)
+    part = tl.program_id(2)
+    total = tl.zeros((BK, BT), tl.float32)
     for b in range(part * B // parts, (part + 1) * B // parts):
         batch = tl.zeros((), tl.int64) + b
         for begin in range(0, T, BT):
             step = begin + tl.arange(0, BT)
-            row = step - tap * dilation
             here = step < T
-            seen = here & (row >= tl.load(start + batch * T + step, mask=here, other=0))
-            value = _rows(x, history, batch, channel, row, seen, inside, D, P, x_b, x_t, HAS_HISTORY)
-            pull = tl.load(
-                grad + (batch * T + step[:, None]) * D + channel[None, :],
-                mask=seen[:, None] & inside[None, :],
-                other=0.0,
-            )
-            total += value * pull.to(tl.float32)
-    tl.store(grad_kernel + (part * K + tap) * D + channel, tl.sum(total, 0), mask=inside)
+            pull = tl.load(grad + batch * grad_b + channel * grad_c + step, mask=here, other=0.0).to(tl.float32)
+            row = step[None, :] - tap[:, None] * dilation
+            seen = here[None, :] & (row >= _since(start, batch, T, P, step, here, HAS_START)[None, :])
+            total += pull[None, :] * _rows(x, history, batch, channel, row, seen, D, P, x_b, x_c, HAS_HISTORY)
+    tl.store(grad_kernel + (part * D + channel) * K + tap, tl.sum(total, 1), mask=tap < K)
 
 
-def _oldest(reset: Tensor, past: int) -> Tensor:
+def _oldest(reset: Tensor | None, past: int) -> Tensor | None:
     """The oldest step that each step may see: its latest restart, or all of the history. (batch, time) int32."""
+    if reset is None:
+        return None
     steps = torch.arange(reset.shape[1], device=reset.device, dtype=torch.int32)
     if not reset.shape[1]:
         return steps.expand(reset.shape)
     return torch.where(reset, steps, -past).cummax(1).values.contiguous()
 
 
-def fir_forward(x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor, dilation: int, skip: bool) -> Tensor:
-    kernel = with_skip(kernel, skip)
+def fir_forward(
+    x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool
+) -> Tensor:
+    kernel = with_skip(kernel, skip).contiguous()
     batch, time, channels = x.shape
     taps = kernel.shape[1]
     past = (taps - 1) * dilation
-    x, history = x.contiguous(), None if history is None else history.contiguous()
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    signal, y = _triton.time_last(x), _triton.empty_time_last(batch, time, channels, x)
     if y.numel():
-        _fir_forward[(batch, triton.cdiv(time, _TIME), triton.cdiv(channels, _CHANNELS))](
-            x, kernel.t().contiguous(), history, _oldest(reset, past), y, time, channels, taps, past, dilation,
-            *x.stride()[:2], HAS_HISTORY=history is not None, BT=_TIME, BC=_CHANNELS,
+        grid, block = _triton.row_grid(batch, channels, time)
+        _fir_forward[grid](
+            signal, kernel, _triton.dense(history), _oldest(reset, past), y, time, channels, taps, past, dilation,
+            *signal.stride()[:2], HAS_HISTORY=history is not None, HAS_START=reset is not None, BT=block,
         )  # fmt: skip
-    return _triton.time_first(_triton.time_last(y))
+    return _triton.time_first(y)
 
 
 def fir_backward(
-    grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor, dilation: int, skip: bool
+    grad: Tensor, x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    kernel = with_skip(kernel, skip)
+    kernel = with_skip(kernel, skip).contiguous()
     batch, time, channels = x.shape
     taps = kernel.shape[1]
     past = (taps - 1) * dilation
     kept = 0 if history is None else past
-    x, grad, history = x.contiguous(), grad.contiguous(), None if history is None else history.contiguous()
-    start = _oldest(reset, past)
-    grad_rows = torch.empty(batch, kept + time, channels, dtype=x.dtype, device=x.device)
+    pull, signal, start = _triton.time_last(grad), _triton.time_last(x), _oldest(reset, past)
+    rows = _triton.empty_time_last(batch, kept + time, channels, x)
+    if rows.numel():
+        grid, block = _triton.row_grid(batch, channels, kept + time)
+        _fir_backward_rows[grid](
+            pull, kernel, start, rows, time, channels, taps, kept, dilation, *pull.stride()[:2],
+            HAS_START=reset is not None, BT=block,
+        )  # fmt: skip
     parts = max(1, min(batch, _PARTS))
-    grad_taps = torch.zeros(parts, taps, channels, dtype=accumulator(x.dtype), device=x.device)
-    blocks = triton.cdiv(channels, _CHANNELS)
-    if grad_rows.numel():
-        _fir_backward_rows[(batch, triton.cdiv(kept + time, _TIME), blocks)](
-            grad, kernel.t().contiguous(), start, grad_rows, time, channels, taps, kept, dilation,
-            BT=_TIME, BC=_CHANNELS,
-        )  # fmt: skip
+    sums = torch.zeros(parts, channels, taps, dtype=torch.float32, device=x.device)
     if x.numel():
-        _fir_backward_kernel[(parts, taps, blocks)](
-            grad, x, history, start, grad_taps, batch, time, channels, taps, past, dilation, *x.stride()[:2], parts,
-            HAS_HISTORY=history is not None, BT=_TIME, BC=_CHANNELS,
+        _fir_backward_kernel[(channels, triton.cdiv(taps, _TAPS), parts)](
+            pull, signal, _triton.dense(history), start, sums, batch, time, channels, taps, past, dilation,
+            *pull.stride()[:2], *signal.stride()[:2], parts,
+            HAS_HISTORY=history is not None, HAS_START=reset is not None, BT=_TIME, BK=_TAPS,
         )  # fmt: skip
-    grad_x = _triton.time_first(_triton.time_last(grad_rows[:, kept:]))
-    return grad_x, grad_taps.sum(0).t().to(kernel.dtype).contiguous(), grad_rows[:, :kept].contiguous()
+    grad_x = rows if kept == 0 else rows[..., kept:].contiguous()
+    grad_history = rows[..., :kept].transpose(1, 2).contiguous()
+    return _triton.time_first(grad_x), _triton.sum_parts(sums).to(kernel.dtype), grad_history
