@@ -170,6 +170,7 @@ def test_the_public_functions_are_pytorchs_on_every_device_width_and_dtype(devic
     base, gain = (torch.randn(*shape, 2 * dim, dtype=dtype, device=device).requires_grad_() for shape in ((2, 9), ()))
     assert_same(linear, add_linear, [x, *weights[:2], base, gain])
     assert_same(glu, gated, [x, *weights[:2], *(-p.detach().requires_grad_() for p in weights[:2])])
+    assert_same(glu, gated, [x, *weights[:2], *(-p.detach().requires_grad_() for p in weights[:2]), base])
 
 
 @pytest.mark.parametrize("device", ["cpu", *(["cuda"] if TRITON_DEVICE == "cuda" else [])])
@@ -201,17 +202,19 @@ def test_dropout_of_whole_channels_or_single_values_in_any_layout(lay):
         assert whole == bool((y == y[:, :1]).all())
 
 
-def gated(x, value, value_bias, gate, gate_bias):
+def gated(x, value, value_bias, gate, gate_bias, base=0):
     x = F.gelu(x, approximate="tanh")
-    return F.linear(x, value, value_bias) * torch.sigmoid(F.linear(x, gate, gate_bias))
+    return base + F.linear(x, value, value_bias) * torch.sigmoid(F.linear(x, gate, gate_bias))
 
 
 @on_triton
+@pytest.mark.parametrize("added", [False, True], ids=["alone", "base"])
 @pytest.mark.parametrize(("batch", "time", "inputs", "outputs"), SHAPES)
-def test_the_gated_unit_with_time_contiguous_is_pytorchs(backend, batch, time, inputs, outputs):
+def test_the_gated_unit_with_time_contiguous_is_pytorchs(backend, batch, time, inputs, outputs, added):
     x = torch.randn(batch, time, inputs, device=TRITON_DEVICE, requires_grad=True)
     weights = [p for _ in range(2) for p in parameters(inputs, outputs, False, device=TRITON_DEVICE)[:2]]
-    assert_same(lambda *t: torch.ops.mgrade.glu(*t)[0], gated, [x, *weights])
+    base = [torch.randn(batch, time, outputs, device=TRITON_DEVICE, requires_grad=True)] * added
+    assert_same(lambda *t: torch.ops.mgrade.glu(*t)[0], gated, [x, *weights, *base])
 
 
 @on_triton
@@ -220,7 +223,7 @@ def test_the_gated_unit_and_gains_train_in_bfloat16(backend, batch, time, inputs
     x, base = (torch.randn(batch, time, width, device=TRITON_DEVICE).bfloat16() for width in (inputs, outputs))
     weights = [p for _ in range(2) for p in parameters(inputs, outputs, False, device=TRITON_DEVICE)[:2]]
     for call, truth, tensors in (
-        (lambda *t: torch.ops.mgrade.glu(*t)[0], gated, [x, *weights]),
+        (lambda *t: torch.ops.mgrade.glu(*t)[0], gated, [x, *weights, base]),
         (torch.ops.mgrade.linear, add_linear, [x, *weights[:2], base, weights[3]]),
     ):
         given = [tensor.detach().requires_grad_() for tensor in tensors]
@@ -244,7 +247,8 @@ def test_pytorch_finds_the_operators_well_formed(backend):
     gain = torch.randn(4, device=TRITON_DEVICE, requires_grad=True)
     for added in ((weights[1], None, None), (None, base, None), (weights[1], base, None), (None, base, gain)):
         torch.library.opcheck(torch.ops.mgrade.linear.default, (x, weights[0], *added), test_utils=checks)
-    torch.library.opcheck(torch.ops.mgrade.glu.default, (x, *weights[:2], *weights[:2]), test_utils=checks)
+    for more in ((), (base,)):
+        torch.library.opcheck(torch.ops.mgrade.glu.default, (x, *weights[:2], *weights[:2], *more), test_utils=checks)
     keep = torch.ones(2, 5, 3, dtype=torch.uint8, device=TRITON_DEVICE)
     for norm, kept in ((weights[4:], None), ([None, None], None), (weights[4:], keep)):
         arguments = (x, *weights[:4], *norm, kept, 1.25, 1e-5, backend)

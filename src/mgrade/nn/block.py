@@ -61,9 +61,9 @@ class GLU(nn.Module):
         self.value = linear_layer(inner, dim)
         self.gate = linear_layer(inner, dim)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (…, inner) -> (…, dim)."""
-        return glu(x, self.value.weight, self.value.bias, self.gate.weight, self.gate.bias)
+    def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
+        """x (…, inner) -> (…, dim), added to `base` if there is one."""
+        return glu(x, self.value.weight, self.value.bias, self.gate.weight, self.gate.bias, base)
 
 
 class Block(nn.Module):
@@ -116,13 +116,7 @@ class Block(nn.Module):
             x, start = _tail(x, last), _tail(start, last)
         if self._fuses_end():
             return self._fused_end(x), self._whole(x.shape[0], history, hidden)
-        if self.mlp is not None:
-            x = self._join("mlp", x, self.mlp(self._normed("mlp", x)))
-        if "layer" in self.skips:
-            x = start + x
-        if self.norm is not None and self.norm_at == "post":
-            x = self.norm(x)
-        return x, self._whole(x.shape[0], history, hidden)
+        return self._end(x, start), self._whole(x.shape[0], history, hidden)
 
     def _takes_step(self, x: Tensor) -> bool:
         return self._steps_at_once and takes_step(x) and not self._drops()
@@ -183,6 +177,19 @@ class Block(nn.Module):
             and "mlp" not in self.branch_norms
             and "layer" not in self.skips
         )
+
+    def _end(self, x: Tensor, start: Tensor) -> Tensor:
+        """MLP, the skip over the layer and the norm, as far as there are any."""
+        over = start if "layer" in self.skips else None
+        if self.mlp is not None:
+            branch = self._normed("mlp", x)
+            if isinstance(self.mlp, GLU) and "mlp" not in self.skips and not self._drops():
+                x, over = self.mlp(branch, over), None
+            else:
+                x = self._join("mlp", x, self.mlp(branch))
+        if over is not None:
+            x = over + x
+        return self.norm(x) if self.norm is not None and self.norm_at == "post" else x
 
     def _fused_end(self, x: Tensor) -> Tensor:
         assert isinstance(self.mlp, MLP)

@@ -26,10 +26,14 @@ def _gated(pair, bias, T, N, BT: tl.constexpr):
 
 
 @triton.jit
-def _glu(pair, bias, y, T, N, BT: tl.constexpr):
-    """y (B, N, T) = value * sigmoid(gate), from pair (B, 2 N, T) and bias (2 N)."""
+def _glu(base, pair, bias, y, T, N, base_b, base_c, HAS_BASE: tl.constexpr, BT: tl.constexpr):
+    """y (B, N, T) = value * sigmoid(gate), from pair (B, 2 N, T) and bias (2 N), plus base (B, N, T)."""
     _, _, value, share, program, step, here = _gated(pair, bias, T, N, BT)
-    tl.store(y + program * T + step, (value * share).to(y.dtype.element_ty), mask=here)
+    total = value * share
+    if HAS_BASE:
+        at = base + (program // N) * base_b + (program % N) * base_c + step
+        total += tl.load(at, mask=here, other=0.0).to(tl.float32)
+    tl.store(y + program * T + step, total.to(y.dtype.element_ty), mask=here)
 
 
 @triton.jit
@@ -41,14 +45,15 @@ def _glu_backward(grad, pair, bias, grad_pair, T, N, grad_b, grad_c, BT: tl.cons
     tl.store(grad_pair + at_gate, (pull * value * (1.0 - share)).to(grad_pair.dtype.element_ty), mask=here)
 
 
-def forward(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def forward(x: Tensor, weight: Tensor, bias: Tensor, base: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     active = _triton.time_first(F.gelu(x.transpose(1, 2).contiguous(), approximate="tanh"))
     pair = product(active, weight)
     batch, time, outputs = x.shape[0], x.shape[1], weight.shape[0] // 2
     y = _triton.empty_time_last(batch, time, outputs, x)
     if y.numel():
         grid, block = _triton.row_grid(batch, outputs, time)
-        _glu[grid](pair, bias, y, time, outputs, BT=block)
+        below = y if base is None else _triton.time_last(base)
+        _glu[grid](below, pair, bias, y, time, outputs, *below.stride()[:2], HAS_BASE=base is not None, BT=block)
     return _triton.time_first(y), active, pair
 
 

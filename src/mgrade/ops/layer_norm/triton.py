@@ -84,7 +84,7 @@ def _blocks(dim: int) -> dict[str, int]:
     """The sizes of tiles: channels and steps at a time, and warps."""
     channels = max(16, triton.next_power_of_2(dim))
     steps = min(_MOST_STEPS, max(_STEPS, _ELEMENTS // channels))
-    return {"BD": channels, "BT": steps, "num_warps": min(16, max(4, channels * steps // 1024))}
+    return {"BD": channels, "BT": steps, "num_warps": min(16, max(4, channels * steps // 2048))}
 
 
 def forward(x: Tensor, scale: Tensor | None, shift: Tensor | None, eps: float) -> Tensor:
