@@ -96,7 +96,8 @@ def _fir_backward_kernel(
             pull = tl.load(grad + batch * grad_b + channel * grad_c + step, mask=here, other=0.0).to(tl.float32)
             row = step[None, :] - tap[:, None] * dilation
             seen = here[None, :] & (row >= _since(start, batch, T, P, step, here, HAS_START)[None, :])
-            total += pull[None, :] * _rows(x, history, batch, channel, row, seen, D, P, x_b, x_c, HAS_HISTORY)
+            value = _rows(x, history, batch, channel, row, seen, D, P, x_b, x_c, HAS_HISTORY)
+            total += tl.where(seen, pull[None, :], 0.0) * value
     tl.store(grad_kernel + (part * D + channel) * K + tap, tl.sum(total, 1), mask=tap < K)
 
 
