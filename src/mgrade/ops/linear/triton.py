@@ -20,8 +20,6 @@ _OUTER_WARPS = 4
 _ROWS, _STEPS, _DEPTH, _WARPS = (16, 16, 16, 4) if TRITON_INTERPRETED else (128, 64, 32, 4)
 # From this many channels on, cuBLAS is faster there too: alone, and with an addition after it.
 _WIDE, _WIDE_WITH_BASE = 65, 256
-# From this many entries on, an outer product is left to cuBLAS as well, if those of all batch rows are not too many.
-_WIDE_OUTER, _MANY = 40_000, 2**24
 # Enough programs to fill a large chip; fixed, so that rounding does not depend on the device.
 _PROGRAMS = 256
 
@@ -134,8 +132,6 @@ def outer(a: Tensor, b: Tensor, sums: bool = False) -> Tensor:
     size = n * m + (n if sums else 0)
     if not (batch and time):
         total = torch.zeros(size, dtype=torch.float32, device=a.device)
-    elif not sums and a.is_cuda and a.dtype == b.dtype == torch.bfloat16 and _WIDE_OUTER <= size <= _MANY // batch:
-        total = _triton.sum_parts(torch.bmm(a, b.transpose(1, 2), out_dtype=torch.float32))
     else:
         rows, columns = (min(_TILE, max(16, triton.next_power_of_2(width))) for width in (n, m))
         grid = triton.cdiv(n, rows), triton.cdiv(m, columns)
