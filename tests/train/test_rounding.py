@@ -32,8 +32,9 @@ def recipe():
     return lambda *more: load_recipe("flipflop/mgrade", (*SETTINGS, *SNAP, *more))
 
 
-def test_a_snapped_run_ends_with_whole_delays_which_an_export_keeps(recipe, tmp_path):
-    launch(recipe(), seeds=[0], root=tmp_path)
+@pytest.mark.parametrize("until", [0.5, 1.0])  # at a look of validation, and at the last one
+def test_a_snapped_run_ends_with_whole_delays_which_an_export_keeps(recipe, tmp_path, until):
+    launch(recipe(f"train.sigma_until={until}"), seeds=[0], root=tmp_path)
     model = load(tmp_path / "runs/flipflop/mgrade/seed0/model")
     position = model.layers[0].conv.position
     assert torch.equal(position, position.round())

@@ -335,7 +335,7 @@ def test_weights_by_class_are_those_of_the_training_set(tmp_path):
 
 def test_sigma_narrows_to_the_models_own(tmp_path):
     run = prepared(small("flipflop/mgrade", "train.sigma_from=3.0", "train.sigma_until=0.5"), tmp_path)
-    seen = []
+    seen = [run.model.layers[0].conv.sigma]
     real = run._set_sigma
     run._set_sigma = lambda sigma: (seen.append(sigma), real(sigma))
     run.go()

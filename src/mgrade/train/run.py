@@ -121,6 +121,8 @@ class Run:
             raise ValueError(f"{self.folder} holds no checkpoint that is whole: choose another --out")
         if found:
             self._load(found)
+        else:
+            self._narrow()
         if self.processes.first:
             replace(self.folder / "recipe.json", self._description())
             if not found:
@@ -184,14 +186,11 @@ class Run:
         drops = self.recipe.model.dropout > 0
         self.model.train()
         while self.step < self.steps:
-            if self.step in self.sigma:
-                if self.recipe.train.snap and self.step == max(self.sigma):
-                    self._snap()
-                self._set_sigma(self.sigma[self.step])
             if drops:
                 torch.manual_seed(derive(self.seed, "dropout", self.step, self.processes.rank))
             self.loss_sum += self.training(*self.feed(self.step))
             self.step += 1
+            self._narrow()
             look = self.step in self.looks
             now = time.monotonic()
             if look:
@@ -264,6 +263,13 @@ class Run:
             return torch.where(shares > 0, 1 / (classes * shares), 0.0)
         return torch.tensor(given, device=self.device)
 
+    def _narrow(self) -> None:
+        """Sets the width that taps have from this step on, before validation looks at them."""
+        if self.step in self.sigma:
+            if self.recipe.train.snap and self.step == max(self.sigma):
+                self._snap()
+            self._set_sigma(self.sigma[self.step])
+
     def _snap(self) -> None:
         """Taps become whole delays, where their positions stay: there no gradient moves them."""
         for module in self.model.modules():
@@ -318,7 +324,7 @@ class Run:
         if "best" in facts:
             weights = {name: tensor.to(self.device) for name, tensor in _under("best.", found.tensors).items()}
             self.best = Best(facts["best"]["step"], facts["best"]["value"], weights)
-        passed = [step for step in self.sigma if step < self.step]
+        passed = [step for step in self.sigma if step <= self.step]
         if passed:
             self._set_sigma(self.sigma[max(passed)])
 
