@@ -167,6 +167,7 @@ def test_an_lru_is_its_recurrence_written_out(x):
     [
         {"preset": "mgrade", "projection": True},
         {"preset": "mgrade", "projection": True, "branch_norms": ("recurrence", "mlp")},
+        {"preset": "mgrade", "projection": True, "branch_norms": ("conv", "recurrence"), "norm": "none"},
         {"preset": "mgrade", "skips": ("conv",)},
         {"preset": "mgrade", "skips": ("conv", "layer"), "branch_norms": ("recurrence", "mlp")},
         {"preset": "mgrade", "projection": True, "mlp": "none"},

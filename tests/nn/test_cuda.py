@@ -10,13 +10,15 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"),
 ]
-every_preset = pytest.mark.parametrize("preset", PRESETS)
+NORMED = {"preset": "mgrade", "norm": "none", "projection": True, "branch_norms": ("conv", "recurrence", "mlp")}
+every_preset = pytest.mark.parametrize("preset", [*PRESETS, pytest.param(NORMED, id="normed")])
 restarts = pytest.mark.parametrize("share", [0.0, 0.02], ids=["plain", "resets"])
 
 
 def on_gpu(preset, share=0.0, time=300, **fields):
     """A model and what it reads, in float32."""
-    config = small(preset, dim=33, max_delay=40, taps=5, **fields)
+    fields |= preset if isinstance(preset, dict) else {"preset": preset}
+    config = small(**fields, dim=33, max_delay=40, taps=5)
     reset = some(4, time, share).cuda() if share else None
     options = {"lengths": torch.tensor([time, 0, 1, 2 * time // 3]).cuda(), "reset": reset}
     return Model(config).cuda(), random_input(config, 4, time, torch.float32).cuda(), options

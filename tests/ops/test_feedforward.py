@@ -25,8 +25,10 @@ if not INTERPRETED:
     SHAPES += [(3, 1000, 64, 128), (64, 1000, 33, 65), (2, 16384, 128, 256), (1, 7, 100, 260)]
 
 
-def by_torch(x, w_in, b_in, w_out, b_out, scale=None, shift=None, factor=1.0):
-    z = x + factor * F.linear(F.gelu(F.linear(x, w_in, b_in), approximate="tanh"), w_out, b_out)
+def by_torch(x, w_in, b_in, w_out, b_out, scale=None, shift=None, base=None, factor=1.0):
+    z = (x if base is None else base) + factor * F.linear(
+        F.gelu(F.linear(x, w_in, b_in), approximate="tanh"), w_out, b_out
+    )
     return z if scale is None else F.layer_norm(z, (x.shape[-1],), scale, shift)
 
 
@@ -48,22 +50,27 @@ def assert_same(call, truth, tensors):
 
 
 @on_triton
+@pytest.mark.parametrize("apart", [False, True], ids=["x", "base"])
 @pytest.mark.parametrize("drops", ["nothing", "values", "channels"])
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize(("batch", "time", "dim", "inner"), SHAPES)
-def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, norm, drops):
+def test_the_fused_end_of_a_layer_is_pytorchs(backend, batch, time, dim, inner, norm, drops, apart):
     if dim == 1 and norm:
         pytest.skip("one channel has no variance: its norm is the rounding of zero")
     x = torch.randn(batch, time, dim, device=TRITON_DEVICE, requires_grad=True)
-    tensors = [x, *parameters(dim, inner, norm, device=TRITON_DEVICE)]
-    none = [] if norm else [None, None]
+    base = torch.randn(batch, time, dim, device=TRITON_DEVICE, requires_grad=True)
+    tensors = [x, *parameters(dim, inner, norm, device=TRITON_DEVICE), *[base] * apart]
+    none, last = [] if norm else [None, None], len(tensors) - apart
     masks = {"nothing": None, "values": (batch, time, dim), "channels": (batch, 1, dim)}
     shape = masks[drops]
     keep = None if shape is None else torch.randint(2, shape, dtype=torch.uint8, device=TRITON_DEVICE)
     rest = (keep, 1.25, 1e-5, backend)
     factor = 1.0 if keep is None else 1.25 * keep
+    given = lambda t: (*t[:last], *none, *(t[last:] or [None]))  # noqa: E731
     assert_same(
-        lambda *t: torch.ops.mgrade.feedforward(*t, *none, *rest)[0], lambda *t: by_torch(*t, factor=factor), tensors
+        lambda *t: torch.ops.mgrade.feedforward(*given(t), *rest)[0],
+        lambda *t: by_torch(*given(t), factor=factor),
+        tensors,
     )
 
 
@@ -75,7 +82,9 @@ ROWS = [(1, 5, 7, 3), (1, 97, 6, 18), (5, 77, 33, 65)]  # beside SHAPES: ends of
 @pytest.mark.parametrize(("batch", "time", "dim", "inner"), SHAPES + ROWS)
 def test_the_end_of_a_layer_in_c_is_pytorchs(backend, batch, time, dim, inner, dtype):
     tensors = [torch.randn(batch, time, dim, dtype=dtype, requires_grad=True), *parameters(dim, inner, False, dtype)]
-    assert_same(lambda *t: torch.ops.mgrade.feedforward(*t, None, None, None, 1.0, 1e-5, backend)[0], by_torch, tensors)
+    assert_same(
+        lambda *t: torch.ops.mgrade.feedforward(*t, None, None, None, None, 1.0, 1e-5, backend)[0], by_torch, tensors
+    )
 
 
 @pytest.mark.parametrize("backend", [backend_param("c")])
@@ -98,7 +107,7 @@ def test_neighbours_and_threads_change_no_bit_in_c(backend):
 
     def run(x, *weights):
         x = x.detach().requires_grad_()
-        y = torch.ops.mgrade.feedforward(x, *weights, None, None, None, 1.0, 1e-5, backend)[0]
+        y = torch.ops.mgrade.feedforward(x, *weights, None, None, None, None, 1.0, 1e-5, backend)[0]
         return y, *torch.autograd.grad(y, [x, *weights], torch.ones_like(y))
 
     whole, threads = run(*tensors), torch.get_num_threads()
@@ -146,7 +155,7 @@ def test_the_layout_of_the_inputs_makes_no_difference(backend, layout):
             [x, weights[0], weights[1], torch.randn(2, 9, 7, device=TRITON_DEVICE), weights[1].exp()],
         ),
         (lambda *t: torch.ops.mgrade.glu(*t)[0], [x, weights[0], weights[1], weights[0] + 1, weights[1] + 1]),
-        (lambda *t: torch.ops.mgrade.feedforward(*t, None, 1.0, 1e-5, backend)[0], [x, *weights]),
+        (lambda *t: torch.ops.mgrade.feedforward(*t, None, None, 1.0, 1e-5, backend)[0], [x, *weights]),
     ):
         results = []
         for lay in (torch.Tensor.contiguous, layout):
@@ -179,10 +188,11 @@ def test_the_public_functions_are_pytorchs_on_every_device_width_and_dtype(devic
 def test_dropout_leaves_its_share_of_the_branch_out_and_scales_the_rest(device, norm, whole):
     x, *weights = torch.randn(40, 50, 16, device=device), *parameters(16, 32, norm, device=device)
     branch = by_torch(x, *weights[:4]) - x
-    z = feedforward(x, *weights[:4], dropout=0.25, whole=whole)
-    gone = (z - x).abs() < 1e-6
-    assert 0.2 < gone.float().mean() < 0.3
-    assert_close((z - x)[~gone], branch[~gone] / 0.75, 1e-5)
+    for base in (None, torch.randn_like(x)):
+        added = feedforward(x, *weights[:4], dropout=0.25, whole=whole, base=base) - (x if base is None else base)
+        gone = added.abs() < 1e-6
+        assert 0.2 < gone.float().mean() < 0.3
+        assert_close(added[~gone], branch[~gone] / 0.75, 1e-5)
     from_end_to_end = gone.all(1) | ~gone.any(1)
     assert whole == bool(from_end_to_end.all())
     torch.manual_seed(7)
@@ -250,8 +260,14 @@ def test_pytorch_finds_the_operators_well_formed(backend):
     for more in ((), (base,)):
         torch.library.opcheck(torch.ops.mgrade.glu.default, (x, *weights[:2], *weights[:2], *more), test_utils=checks)
     keep = torch.ones(2, 5, 3, dtype=torch.uint8, device=TRITON_DEVICE)
-    for norm, kept in ((weights[4:], None), ([None, None], None), (weights[4:], keep)):
-        arguments = (x, *weights[:4], *norm, kept, 1.25, 1e-5, backend)
+    stream, without = torch.randn_like(x, requires_grad=True), [None, None]
+    for norm, *given in (
+        (weights[4:], None, None),
+        (without, None, None),
+        (weights[4:], stream, keep),
+        (without, x, None),
+    ):
+        arguments = (x, *weights[:4], *norm, *given, 1.25, 1e-5, backend)
         torch.library.opcheck(torch.ops.mgrade.feedforward.default, arguments, test_utils=checks)
 
 
@@ -259,13 +275,13 @@ def test_pytorch_finds_the_operators_well_formed(backend):
 @pytest.mark.parametrize(("batch", "time", "dim", "inner"), [*SHAPES, (3, 700, 33, 65)])
 def test_the_c_version_is_pytorchs(backend, batch, time, dim, inner):
     tensors = [torch.randn(batch, time, dim, requires_grad=True), *parameters(dim, inner, False)]
-    by_c = lambda *t: torch.ops.mgrade.feedforward(*t, None, None, None, 1.0, 1e-5, backend)[0]  # noqa: E731
+    by_c = lambda *t: torch.ops.mgrade.feedforward(*t, None, None, None, None, 1.0, 1e-5, backend)[0]  # noqa: E731
     assert_same(by_c, by_torch, tensors)
     if batch and time and dim < 33:
         wide = [tensor.detach().double().requires_grad_() for tensor in tensors]
         assert torch.autograd.gradcheck(by_c, wide)
         checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
-        arguments = (*tensors, None, None, None, 1.0, 1e-5, backend)
+        arguments = (*tensors, None, None, None, None, 1.0, 1e-5, backend)
         torch.library.opcheck(torch.ops.mgrade.feedforward.default, arguments, test_utils=checks)
 
 

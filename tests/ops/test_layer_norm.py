@@ -1,5 +1,7 @@
 """`layer_norm`: over the channels, which on CUDA keeps time contiguous."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -26,25 +28,26 @@ SHAPES += (
 PARAMETERS = [("scale", "shift"), ("scale",), ("shift",), ()]
 
 
-def by_torch(x, scale=None, shift=None):
-    return F.layer_norm(x, x.shape[-1:], scale, shift, EPS)
+def by_torch(x, scale=None, shift=None, base=0, keep=None):
+    y = F.layer_norm(x, x.shape[-1:], scale, shift, EPS)
+    return base + (y if keep is None else 1.25 * keep * y)
 
 
-def on_device(x, scale=None, shift=None):
-    return torch.ops.mgrade.layer_norm(x, scale, shift, EPS)
+def on_device(x, scale=None, shift=None, base=None, keep=None):
+    return torch.ops.mgrade.layer_norm(x, scale, shift, base, keep, 1.25, EPS)
 
 
-def results(call, x, parameters, pull):
+def results(call, x, parameters, pull, **more):
     """Output and all gradients, by name."""
     tensors = {"x": x, **parameters}
-    y = call(**tensors)
+    y = call(**tensors, **more)
     grads = torch.autograd.grad(y, list(tensors.values()), pull.to(y.dtype))
     return {"output": y, **dict(zip(tensors, grads, strict=True))}
 
 
-def exactly(x, parameters, pull):
+def exactly(x, parameters, pull, **more):
     wide = {name: tensor.detach().double().requires_grad_() for name, tensor in {"x": x, **parameters}.items()}
-    return results(by_torch, wide.pop("x"), wide, pull)
+    return results(by_torch, wide.pop("x"), wide, pull, **more)
 
 
 def sample(shape, names=("scale", "shift"), dtype=torch.float32, device=TRITON_DEVICE):
@@ -68,6 +71,37 @@ def test_outputs_and_gradients_are_pytorchs(backend, shape, names):
     assert actual["output"].stride(1) == 1
     for name, tensor in expected.items():
         assert_close(actual[name], tensor, TOLERANCE[torch.float32] if name == "output" else GRADIENT_TOLERANCE)
+
+
+@on_triton
+@pytest.mark.parametrize("names", [("scale", "shift"), ()])
+@pytest.mark.parametrize("drops", ["nothing", "values", "channels"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_norm_with_dropout_and_a_skip_is_pytorchs(backend, shape, dtype, drops, names):
+    x, parameters, pull = sample(shape, names, dtype)
+    parameters["base"] = wider(torch.randn_like(x)).detach().requires_grad_()
+    some = {"nothing": None, "values": shape, "channels": (shape[0], 1, shape[2])}[drops]
+    keep = None if some is None else torch.randint(2, some, dtype=torch.uint8, device=TRITON_DEVICE)
+    actual, expected = (call(x, parameters, pull, keep=keep) for call in (partial(results, on_device), exactly))
+    assert actual["output"].dtype == dtype
+    for name, tensor in expected.items():
+        tolerance = 2**-7 if dtype == torch.bfloat16 else TOLERANCE[dtype] if name == "output" else GRADIENT_TOLERANCE
+        assert_close(actual[name], tensor, tolerance, what=name)
+
+
+@pytest.mark.parametrize("device", ["cpu", *(["cuda"] if TRITON_DEVICE == "cuda" else [])])
+@pytest.mark.parametrize("whole", [False, True])
+def test_dropout_leaves_its_share_out_before_the_skip(device, whole):
+    x, base = torch.randn(2, 40, 50, 16, device=device)
+    normal = layer_norm(x, None, None)
+    for autocast in (False, True):
+        with torch.autocast(device, torch.bfloat16, enabled=autocast):
+            added = layer_norm(x, None, None, base=base, dropout=0.25, whole=whole) - base
+        gone = added.abs() < 1e-6
+        assert 0.2 < gone.float().mean() < 0.3
+        assert_close(added[~gone], normal[~gone] / 0.75, 1e-5)
+        assert whole == bool((gone.all(1) | ~gone.any(1)).all())
 
 
 @on_triton
@@ -126,10 +160,16 @@ def test_pytorch_finds_the_operators_well_formed(backend):
     for names in PARAMETERS:
         x, parameters, pull = sample((2, 5, 3), names)
         scale, shift = (parameters.get(name) for name in ("scale", "shift"))
-        torch.library.opcheck(torch.ops.mgrade.layer_norm.default, (x, scale, shift, EPS), test_utils=checks)
-        arguments = (pull, x.detach(), None if scale is None else scale.detach(), bool(names), EPS)
-        backward = torch.ops.mgrade.layer_norm_backward.default
-        torch.library.opcheck(backward, arguments, test_utils=("test_schema", "test_faketensor"))
+        keep, base = (
+            torch.ones(2, 5, 3, dtype=torch.uint8, device=TRITON_DEVICE),
+            torch.randn_like(x, requires_grad=True),
+        )
+        for added in ((None, None), (base, keep)):
+            arguments = (x, scale, shift, *added, 1.25, EPS)
+            torch.library.opcheck(torch.ops.mgrade.layer_norm.default, arguments, test_utils=checks)
+            arguments = (pull, x.detach(), None if scale is None else scale.detach(), added[1], 1.25, bool(names), EPS)
+            backward = torch.ops.mgrade.layer_norm_backward.default
+            torch.library.opcheck(backward, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 @on_triton

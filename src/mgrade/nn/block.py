@@ -27,9 +27,9 @@ class Linear(nn.Linear):
 class LayerNorm(nn.LayerNorm):
     """`torch.nn.LayerNorm` whose result has the type of its input, under autocast too."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (…, channels) -> the same shape."""
-        return layer_norm(x, self.weight, self.bias, self.eps)
+    def forward(self, x: Tensor, base: Tensor | None = None, dropout: float = 0.0, whole: bool = False) -> Tensor:
+        """x (…, channels) -> the same shape, with `dropout`, added to `base` if there is one."""
+        return layer_norm(x, self.weight, self.bias, self.eps, base, dropout, whole)
 
 
 def linear_layer(inputs: int, outputs: int) -> Linear:
@@ -119,7 +119,7 @@ class Block(nn.Module):
         return self._end(x, start), self._whole(x.shape[0], history, hidden)
 
     def _takes_step(self, x: Tensor) -> bool:
-        return self._steps_at_once and takes_step(x) and not self._drops()
+        return self._steps_at_once and takes_step(x) and not self._dropout()
 
     def _step(self, x: Tensor, history: Tensor, hidden: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """One step of a stream without the calls that its parts would take."""
@@ -153,7 +153,7 @@ class Block(nn.Module):
         """A convolution or recurrence with its skip, at once where nothing stands between."""
         projection = self.projection if name == "recurrence" else None
         direct = name not in self.branch_norms and name not in self.activations
-        at_once = direct and name in self.skips and not self._drops()
+        at_once = direct and name in self.skips and not self._dropout()
         if at_once and projection is None:
             return mixer(x, state, reset, lengths, skip=True)
         branch, state = mixer(x, state, reset, lengths)
@@ -161,29 +161,26 @@ class Block(nn.Module):
             if at_once:
                 return projection(branch, x), state
             branch = projection(branch)
+        if name in self.branch_norms and name in self.skips and name not in self.activations:
+            return self.branch_norms[name](branch, x, self._dropout(), self.drops_whole), state
         branch = self._normed(name, branch)
         if name in self.activations:
             branch = F.gelu(branch, approximate="tanh")
         return self._join(name, x, branch), state
 
-    def _drops(self) -> bool:
-        return self.training and self.dropout > 0
+    def _dropout(self) -> float:
+        return self.dropout if self.training else 0.0
 
     def _fuses_end(self) -> bool:
         """Whether MLP, skip and norm are the plain sequence that `ops.feedforward` computes at once."""
-        return (
-            isinstance(self.mlp, MLP)
-            and "mlp" in self.skips
-            and "mlp" not in self.branch_norms
-            and "layer" not in self.skips
-        )
+        return isinstance(self.mlp, MLP) and "mlp" in self.skips and "layer" not in self.skips
 
     def _end(self, x: Tensor, start: Tensor) -> Tensor:
         """MLP, the skip over the layer and the norm, as far as there are any."""
         over = start if "layer" in self.skips else None
         if self.mlp is not None:
             branch = self._normed("mlp", x)
-            if isinstance(self.mlp, GLU) and "mlp" not in self.skips and not self._drops():
+            if isinstance(self.mlp, GLU) and "mlp" not in self.skips and not self._dropout():
                 x, over = self.mlp(branch, over), None
             else:
                 x = self._join("mlp", x, self.mlp(branch))
@@ -194,17 +191,17 @@ class Block(nn.Module):
     def _fused_end(self, x: Tensor) -> Tensor:
         assert isinstance(self.mlp, MLP)
         into, out = self.mlp.input, self.mlp.output
-        weights, dropout = (into.weight, into.bias, out.weight, out.bias), self.dropout if self.training else 0.0
+        weights, drops = (into.weight, into.bias, out.weight, out.bias), (self._dropout(), self.drops_whole)
+        branch, base = (self._normed("mlp", x), x) if "mlp" in self.branch_norms else (x, None)
         if self.norm is None or self.norm_at == "pre":
-            return feedforward(x, *weights, dropout=dropout, whole=self.drops_whole)
-        norm = self.norm
-        return feedforward(x, *weights, norm.weight, norm.bias, norm.eps, dropout, self.drops_whole)
+            return feedforward(branch, *weights, None, None, 0.0, *drops, base)
+        return feedforward(branch, *weights, self.norm.weight, self.norm.bias, self.norm.eps, *drops, base)
 
     def _normed(self, name: str, x: Tensor) -> Tensor:
         return self.branch_norms[name](x) if name in self.branch_norms else x
 
     def _join(self, name: str, x: Tensor, branch: Tensor) -> Tensor:
-        if self._drops():
+        if self._dropout():
             branch = dropout(branch, self.dropout, self.drops_whole)
         return x + branch if name in self.skips else branch
 

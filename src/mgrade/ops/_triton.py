@@ -58,6 +58,21 @@ def dense(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
 
 
+def mask(keep: Tensor | None, time: int) -> tuple[Tensor | None, int, int]:
+    """`keep` (batch, time or 1, dim) with time last, and its strides over channels and over time."""
+    if keep is None:
+        return None, 0, 0
+    keep = keep.transpose(1, 2).contiguous()
+    return keep, keep.shape[2], int(keep.shape[2] == time)
+
+
+@triton.jit
+def is_kept(keep, first, channel, step, mask, keep_c, keep_t):
+    """Where the branch of the row that begins with channel number `first` is not dropped."""
+    at = (first + channel[:, None]) * keep_c + step[None, :] * keep_t
+    return tl.load(keep + at, mask=mask, other=0) > 0
+
+
 @triton.jit
 def restarts(reset, batch, T, step, here, HAS_RESET: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr):
     """1 where a sequence begins anew, (channels, time); `here` says which steps exist."""

@@ -21,12 +21,12 @@ MAX_FUSED = 128
 torch.library.define(
     "mgrade::feedforward",
     "(Tensor x, Tensor input, Tensor input_bias, Tensor output, Tensor output_bias, Tensor? scale, Tensor? shift,"
-    " Tensor? keep, float gain, float eps, str backend) -> (Tensor, Tensor)",
+    " Tensor? base, Tensor? keep, float gain, float eps, str backend) -> (Tensor, Tensor)",
 )
 torch.library.define(
     "mgrade::feedforward_backward",
     "(Tensor grad, Tensor x, Tensor trace, Tensor input, Tensor input_bias, Tensor output, Tensor? scale,"
-    " Tensor? keep, float gain, float eps, str backend) -> (Tensor, Tensor)",
+    " Tensor? keep, bool apart, float gain, float eps, str backend) -> (Tensor, Tensor, Tensor)",
 )
 
 
@@ -41,26 +41,33 @@ def feedforward(
     eps: float = 1e-5,
     dropout: float = 0.0,
     whole: bool = False,
+    base: Tensor | None = None,
 ) -> Tensor:
-    """z = x + output @ gelu(input @ x + input_bias) + output_bias, then layer norm with scale and shift, if given.
+    """z = base + output @ gelu(input @ x + input_bias) + output_bias, then layer norm with scale and shift, if given.
 
-    x (batch, time, dim), input (inner, dim), output (dim, inner) -> (batch, time, dim). With `dropout`, that share of
-    what is added to x is left out, at random: of its values, or of its channels from end to end if `whole`.
+    x (batch, time, dim), input (inner, dim), output (dim, inner) -> (batch, time, dim). Without a base, x is added to.
+    With `dropout`, that share of what is added is left out, at random: of its values, or of its channels from end to
+    end if `whole`.
     """
     dim, backend = x.shape[-1], choose("auto", x)
     parameters = (input, input_bias, output, output_bias)
     fused = dim <= MAX_FUSED
-    if backend == "triton" and fused:
+    alike = base is None or base.dtype == x.dtype
+    if backend == "triton" and fused and alike:
         keep = kept(x, dropout, whole) if dropout else None
-        return torch.ops.mgrade.feedforward(x, *parameters, scale, shift, keep, 1 / (1 - dropout), eps, backend)[0]
-    plain = not dropout and all(p.dtype == x.dtype in (torch.float32, torch.float64) for p in parameters)
+        gain = 1 / (1 - dropout)
+        return torch.ops.mgrade.feedforward(x, *parameters, scale, shift, base, keep, gain, eps, backend)[0]
+    plain = (
+        not dropout and base is None and all(p.dtype == x.dtype in (torch.float32, torch.float64) for p in parameters)
+    )
     in_c = backend == "c" and fused and x.dim() == 3
     if in_c and plain and not is_one_step(x) and not torch.is_autocast_enabled("cpu"):
-        z = torch.ops.mgrade.feedforward(x, *parameters, None, None, None, 1.0, eps, backend)[0]
+        z = torch.ops.mgrade.feedforward(x, *parameters, None, None, None, None, 1.0, eps, backend)[0]
     else:
         active = F.gelu(linear(x, input, input_bias), approximate="tanh")
-        z = linear(active, output, output_bias, None if dropout else x)
-        z = x + drop(z, dropout, whole) if dropout else z
+        base = x if base is None else base
+        z = linear(active, output, output_bias, None if dropout else base)
+        z = base + drop(z, dropout, whole) if dropout else z
     return z if scale is None else layer_norm(z, scale, shift, eps)
 
 
@@ -73,6 +80,7 @@ def _forward(
     output_bias: Tensor,
     scale: Tensor | None,
     shift: Tensor | None,
+    base: Tensor | None,
     keep: Tensor | None,
     gain: float,
     eps: float,
@@ -83,7 +91,7 @@ def _forward(
         return c.forward(x, input, input_bias, output, output_bias)
     from mgrade.ops.feedforward import triton
 
-    return triton.forward(x, input, input_bias, output, output_bias, scale, shift, keep, gain, eps)
+    return triton.forward(x, input, input_bias, output, output_bias, scale, shift, base, keep, gain, eps)
 
 
 @torch.library.impl("mgrade::feedforward_backward", "default")
@@ -96,16 +104,20 @@ def _backward(
     output: Tensor,
     scale: Tensor | None,
     keep: Tensor | None,
+    apart: bool,
     gain: float,
     eps: float,
     backend: str,
-) -> tuple[Tensor, Tensor]:
-    """The gradient of x, and those of all parameters in their order, flat, as far as they are there."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of x, of all parameters in their order, flat, as far as they are there, and of a base.
+
+    The last is empty unless the base stands `apart` from x and a norm has changed what comes back.
+    """
     if backend == "c":
-        return c.backward(grad, x, trace, input, output)
+        return *c.backward(grad, x, trace, input, output), x.new_empty(0)
     from mgrade.ops.feedforward import triton
 
-    return triton.backward(grad, x, trace, input, input_bias, output, scale, keep, gain, eps)
+    return triton.backward(grad, x, trace, input, input_bias, output, scale, keep, apart, gain, eps)
 
 
 @torch.library.register_fake("mgrade::feedforward")
@@ -117,6 +129,7 @@ def _fake_forward(
     output_bias: Tensor,
     scale: Tensor | None,
     shift: Tensor | None,
+    base: Tensor | None,
     keep: Tensor | None,
     gain: float,
     eps: float,
@@ -139,26 +152,30 @@ def _fake_backward(
     output: Tensor,
     scale: Tensor | None,
     keep: Tensor | None,
+    apart: bool,
     gain: float,
     eps: float,
     backend: str,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     inner, dim = input.shape
-    return like_result(x, backend), input.new_empty(2 * inner * dim + inner + (dim if backend == "c" else 3 * dim))
+    parameters = input.new_empty(2 * inner * dim + inner + (dim if backend == "c" else 3 * dim))
+    to_base = like_result(x, backend) if apart and scale is not None else x.new_empty(0)
+    return like_result(x, backend), parameters, to_base
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, weight_in, bias_in, weight_out, _, scale, _, keep, *ctx.constants = inputs
+    x, weight_in, bias_in, weight_out, _, scale, _, base, keep, *constants = inputs
+    ctx.apart, ctx.constants = base is not None, constants
     ctx.save_for_backward(x, output[1], weight_in, bias_in, weight_out, scale, keep)
     ctx.set_materialize_grads(False)  # nobody asks for the gradient of the trace
 
 
 def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
     if grad is None:
-        return (None,) * 11
+        return (None,) * 12
     x, trace, weight_in, bias_in, weight_out, scale, keep = ctx.saved_tensors
-    to_x, flat = torch.ops.mgrade.feedforward_backward(
-        grad, x, trace, weight_in, bias_in, weight_out, scale, keep, *ctx.constants
+    to_x, flat, to_base = torch.ops.mgrade.feedforward_backward(
+        grad, x, trace, weight_in, bias_in, weight_out, scale, keep, ctx.apart, *ctx.constants
     )
     inner, dim = weight_in.shape
     to_input, to_input_bias, to_output, to_bias, *norm = flat.split(
@@ -166,7 +183,8 @@ def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor |
     )
     to_norm = (None, None) if scale is None else norm
     weights = to_input.view_as(weight_in), to_input_bias, to_output.view_as(weight_out), to_bias
-    return to_x, *weights, *to_norm, None, None, None, None
+    to_bases = None if not ctx.apart else grad if scale is None else to_base
+    return to_x, *weights, *to_norm, to_bases, None, None, None, None
 
 
 torch.library.register_autograd("mgrade::feedforward", _autograd, setup_context=_setup)

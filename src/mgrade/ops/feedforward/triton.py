@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
-from mgrade.ops._triton import dot
+from mgrade.ops._triton import dot, is_kept
 from mgrade.ops.layer_norm.triton import norm_backward, statistics
 from mgrade.ops.linear.triton import outer, product
 
@@ -34,16 +34,10 @@ def _gelu(u):
 
 
 @triton.jit
-def _kept(keep, first, channel, step, mask, keep_c, keep_t):
-    """Where the branch of the row that begins with channel number `first` is not dropped."""
-    at = (first + channel[:, None]) * keep_c + step[None, :] * keep_t
-    return tl.load(keep + at, mask=mask, other=0) > 0
-
-
-@triton.jit
 def _feedforward(
-    x, input, input_bias, output, output_bias, scale, shift, keep, z, y, T, D, W, x_b, x_c, keep_c, keep_t, gain, eps,
-    HAS_NORM: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    x, input, input_bias, output, output_bias, scale, shift, base, keep, z, y, T, D, W, x_b, x_c, base_b, base_c,
+    keep_c, keep_t, gain, eps,
+    HAS_NORM: tl.constexpr, HAS_BASE: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
     BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
     batch = tl.program_id(1).to(tl.int64)
@@ -51,10 +45,10 @@ def _feedforward(
     channel = tl.arange(0, BD)
     wide = channel < D
     mask = wide[:, None] & (step < T)[None, :]
-    at = x + batch * x_b + channel[:, None].to(tl.int64) * x_c + step[None, :]
-    signal = tl.load(at, mask=mask, other=0.0).to(tl.float32)
+    row = channel[:, None].to(tl.int64)
+    signal = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
     total = signal
-    if DROPS:
+    if DROPS or HAS_BASE:
         total = tl.zeros((BD, BT), tl.float32)
     total += tl.load(output_bias + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
     for begin in range(0, W, BI):
@@ -68,9 +62,11 @@ def _feedforward(
         at_output = output + channel[:, None] * W + inner[None, :]
         w = tl.load(at_output, mask=wide[:, None] & some[None, :], other=0.0)
         total = dot(w, active, total, PRECISION)
-    out = (batch * D + channel[:, None]) * T + step[None, :]
-    if DROPS:  # x once more: kept since the beginning, it would not leave room on chip for what lies between
-        total = tl.where(_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), total * gain, 0.0)
+    out = (batch * D + row) * T + step[None, :]
+    if DROPS:
+        total = tl.where(is_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), total * gain, 0.0)
+    if DROPS or HAS_BASE:  # read at the end: kept since the beginning, it would leave no room for what lies between
+        at = base + batch * base_b + row * base_c + step[None, :]
         total += tl.load(at, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
     if HAS_NORM:
         tl.store(z + out, total.to(z.dtype.element_ty), mask=mask)
@@ -84,13 +80,13 @@ def _feedforward(
 def _feedforward_backward(
     grad, x, z, input, input_bias, output, scale, keep, grad_x, grad_z, grad_branch, active, grad_u, sums, size,
     B, T, D, W, tiles, grad_b, grad_c, x_b, x_c, keep_c, keep_t, gain, eps,
-    HAS_NORM: tl.constexpr, DROPS: tl.constexpr, PRODUCTS: tl.constexpr, WEIGHTS: tl.constexpr, PRECISION: tl.constexpr,
-    BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
+    HAS_NORM: tl.constexpr, APART: tl.constexpr, DROPS: tl.constexpr, PRODUCTS: tl.constexpr, WEIGHTS: tl.constexpr,
+    PRECISION: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
     """Tiles are dealt out to the programs. sums (programs, size) ends with each one's part of the gradients of output
     bias, scale and shift. Without PRODUCTS only these, grad_z and grad_branch (where the branch is kept) are made.
     With WEIGHTS, for layers that are narrow enough (W <= BI), sums begins with those of input, its bias and output,
-    and active, grad_u, grad_z and grad_branch are not."""
+    and active, grad_u and grad_branch are not, nor is grad_z, unless the base stands APART from x."""
     channel = tl.arange(0, BD)
     wide = channel < D
     row = channel[:, None].to(tl.int64)
@@ -111,11 +107,13 @@ def _feedforward_backward(
             pull, to_scale, to_shift = norm_backward(pull, before, scale, channel, wide, mask, D, eps, True)
             sum_scale += to_scale
             sum_shift += to_shift
-            if not WEIGHTS:
+            if APART or not WEIGHTS:
                 tl.store(grad_z + out, pull.to(grad_z.dtype.element_ty), mask=mask)
         total = pull
+        if APART:
+            total = tl.zeros((BD, BT), tl.float32)
         if DROPS:
-            pull = tl.where(_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), pull * gain, 0.0)
+            pull = tl.where(is_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), pull * gain, 0.0)
             if not WEIGHTS:
                 tl.store(grad_branch + out, pull.to(grad_branch.dtype.element_ty), mask=mask)
         sum_bias += tl.sum(pull, 1)
@@ -187,14 +185,6 @@ def _blocks(x: Tensor, backward: bool) -> dict[str, int]:
     return channels | ({"BT": 64, "BI": 32, "num_warps": 4} if dim <= 64 else {"BT": 128, "BI": 32, "num_warps": 8})
 
 
-def _mask(keep: Tensor | None, time: int) -> tuple[Tensor | None, int, int]:
-    """`keep` (batch, time or 1, dim) with time last, and its strides over channels and over time."""
-    if keep is None:
-        return None, 0, 0
-    keep = keep.transpose(1, 2).contiguous()
-    return keep, keep.shape[2], int(keep.shape[2] == time)
-
-
 def forward(
     x: Tensor,
     input: Tensor,
@@ -203,6 +193,7 @@ def forward(
     output_bias: Tensor,
     scale: Tensor | None,
     shift: Tensor | None,
+    base: Tensor | None,
     keep: Tensor | None,
     gain: float,
     eps: float,
@@ -212,15 +203,16 @@ def forward(
     if dim > _FUSED_BACKWARD and _triton.dot_precision(x) == "bf16":  # rounded once, not in every tile
         input, output = input.to(torch.bfloat16), output.to(torch.bfloat16)
     input_bias, output_bias = input_bias.contiguous(), output_bias.contiguous()
-    scale, shift, (keep, *over) = _triton.dense(scale), _triton.dense(shift), _mask(keep, time)
+    scale, shift, (keep, *over) = _triton.dense(scale), _triton.dense(shift), _triton.mask(keep, time)
+    apart = signal if base is None else _triton.time_last(base)
     y = _triton.empty_time_last(batch, time, dim, x)
     z = torch.empty_like(y) if scale is not None else None
     blocks = _blocks(x, backward=False)
     if x.numel():
         _feedforward[(triton.cdiv(time, blocks["BT"]), batch)](
-            signal, input, input_bias, output, output_bias, scale, shift, keep, z, y, time, dim, input.shape[0],
-            *signal.stride()[:2], *over, gain, eps,
-            HAS_NORM=scale is not None, DROPS=keep is not None, PRECISION=_triton.dot_precision(x), **blocks,
+            signal, input, input_bias, output, output_bias, scale, shift, apart, keep, z, y, time, dim, input.shape[0],
+            *signal.stride()[:2], *apart.stride()[:2], *over, gain, eps, HAS_NORM=scale is not None,
+            HAS_BASE=base is not None, DROPS=keep is not None, PRECISION=_triton.dot_precision(x), **blocks,
         )  # fmt: skip
     return _triton.time_first(y), x.new_empty(0) if z is None else _triton.time_first(z)
 
@@ -234,16 +226,19 @@ def backward(
     output: Tensor,
     scale: Tensor | None,
     keep: Tensor | None,
+    apart: bool,
     gain: float,
     eps: float,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     batch, time, dim = x.shape
     inner, fused = input.shape[0], dim <= _FUSED_BACKWARD
     pull, signal = _triton.time_last(grad), _triton.time_last(x)
     input, output = input.contiguous(), output.contiguous()
-    input_bias, scale, (keep, *over) = input_bias.contiguous(), _triton.dense(scale), _mask(keep, time)
+    input_bias, scale, (keep, *over) = input_bias.contiguous(), _triton.dense(scale), _triton.mask(keep, time)
     if not x.numel():
-        return _triton.time_first(torch.empty_like(signal)), input.new_zeros(2 * inner * dim + inner + 3 * dim)
+        to_x, to_base = (_triton.time_first(torch.empty_like(signal)) for _ in range(2))
+        parameters = input.new_zeros(2 * inner * dim + inner + 3 * dim)
+        return to_x, parameters, to_base if apart and scale is not None else x.new_empty(0)
     sums_weights = fused and inner <= _FUSED_WEIGHTS
     size = 3 * dim + (2 * inner * dim + inner if sums_weights else 0)
     blocks = _blocks(x, backward=True) | ({"BI": max(16, triton.next_power_of_2(inner))} if sums_weights else {})
@@ -251,7 +246,7 @@ def backward(
     programs = min(_PROGRAMS, batch * tiles)
     sums = torch.empty(programs, size, dtype=torch.float32, device=x.device)
     grad_x = _triton.empty_time_last(batch, time, dim, x) if fused else None
-    grad_z = pull if scale is None or sums_weights else _triton.empty_time_last(batch, time, dim, x)
+    grad_z = pull if scale is None or (sums_weights and not apart) else _triton.empty_time_last(batch, time, dim, x)
     grad_branch = grad_z if keep is None else _triton.empty_time_last(batch, time, dim, x)
     dtype = torch.bfloat16 if _triton.dot_precision(x) == "bf16" else x.dtype
     active = None if sums_weights else torch.empty(batch, inner, time, dtype=dtype, device=x.device)
@@ -259,18 +254,20 @@ def backward(
     _feedforward_backward[(programs,)](
         pull, signal, z if scale is None else _triton.time_last(z), input, input_bias, output, scale, keep,
         grad_x, grad_z, grad_branch, active, grad_u, sums, size, batch, time, dim, inner, tiles,
-        *pull.stride()[:2], *signal.stride()[:2], *over, gain, eps, HAS_NORM=scale is not None, DROPS=keep is not None,
-        PRODUCTS=fused, WEIGHTS=sums_weights, PRECISION=_triton.dot_precision(x), **blocks,
+        *pull.stride()[:2], *signal.stride()[:2], *over, gain, eps, HAS_NORM=scale is not None, APART=apart,
+        DROPS=keep is not None, PRODUCTS=fused, WEIGHTS=sums_weights, PRECISION=_triton.dot_precision(x), **blocks,
     )  # fmt: skip
     total = _triton.sum_parts(sums).to(input.dtype)
+    to_base = _triton.time_first(grad_z) if apart and scale is not None else x.new_empty(0)
     if sums_weights:
-        return _triton.time_first(grad_x), total
+        return _triton.time_first(grad_x), total, to_base
     if not fused:
         u = product(x, input).transpose(1, 2)
         grad_u = product(_triton.time_first(grad_branch), output.t()).transpose(1, 2)
         elements = u.numel()
         _gelu_backward[(triton.cdiv(elements, 1024),)](u, input_bias, grad_u, active, inner, time, elements, BLOCK=1024)
-        grad_x = product(_triton.time_first(grad_u), input.t(), _triton.time_first(grad_z)).transpose(1, 2)
+        past = None if apart else _triton.time_first(grad_z)
+        grad_x = product(_triton.time_first(grad_u), input.t(), past).transpose(1, 2)
     to_input = outer(_triton.time_first(grad_u), x, sums=True).to(input.dtype)
     to_output = outer(_triton.time_first(grad_branch), _triton.time_first(active)).to(output.dtype)
-    return _triton.time_first(grad_x), torch.cat([to_input, to_output.flatten(), total])
+    return _triton.time_first(grad_x), torch.cat([to_input, to_output.flatten(), total]), to_base

@@ -1,4 +1,4 @@
-"""`layer_norm`: the norm over the channels, in whatever layout its input has.
+"""`layer_norm`: the norm over the channels, in whatever layout its input has, and what may follow: dropout, a skip.
 
 On CUDA, activations keep time contiguous, and so does this. Elsewhere it is `torch.nn.functional.layer_norm`.
 """
@@ -12,66 +12,109 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade.ops._backend import choose, like_result
+from mgrade.ops.dropout import dropout as drop
+from mgrade.ops.dropout import kept
 
 # Wider layers do not fit on chip; they go the way of plain PyTorch.
 MAX_FUSED = 512
 
-torch.library.define("mgrade::layer_norm", "(Tensor x, Tensor? scale, Tensor? shift, float eps) -> Tensor")
 torch.library.define(
-    "mgrade::layer_norm_backward", "(Tensor grad, Tensor x, Tensor? scale, bool sums, float eps) -> (Tensor, Tensor)"
+    "mgrade::layer_norm",
+    "(Tensor x, Tensor? scale, Tensor? shift, Tensor? base, Tensor? keep, float gain, float eps) -> Tensor",
+)
+torch.library.define(
+    "mgrade::layer_norm_backward",
+    "(Tensor grad, Tensor x, Tensor? scale, Tensor? keep, float gain, bool sums, float eps) -> (Tensor, Tensor)",
 )
 
 
-def layer_norm(x: Tensor, scale: Tensor | None, shift: Tensor | None, eps: float = 1e-5) -> Tensor:
-    """Layer norm over the channels in the type of x: autocast would go on in float32 from here."""
-    if x.dim() == 3 and x.shape[2] <= MAX_FUSED and not x.is_complex() and choose("auto", x) == "triton":
-        return torch.ops.mgrade.layer_norm(x, scale, shift, eps)
-    if not torch.is_autocast_enabled(x.device.type):
-        return F.layer_norm(x, x.shape[-1:], scale, shift, eps)
-    with torch.autocast(x.device.type, enabled=False):
-        scale, shift = (None if p is None else p.to(x.dtype) for p in (scale, shift))
-        return F.layer_norm(x, x.shape[-1:], scale, shift, eps)
+def layer_norm(
+    x: Tensor,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    eps: float = 1e-5,
+    base: Tensor | None = None,
+    dropout: float = 0.0,
+    whole: bool = False,
+) -> Tensor:
+    """Layer norm over the channels in the type of x: autocast would go on in float32 from here.
+
+    The result is added to `base`, if there is one. With `dropout`, that share of it is left out before, at random: of
+    its values, or of its channels from end to end if `whole`.
+    """
+    alike = base is None or base.dtype == x.dtype
+    if x.dim() == 3 and x.shape[2] <= MAX_FUSED and not x.is_complex() and alike and choose("auto", x) == "triton":
+        keep = kept(x, dropout, whole) if dropout else None
+        return torch.ops.mgrade.layer_norm(x, scale, shift, base, keep, 1 / (1 - dropout), eps)
+    if torch.is_autocast_enabled(x.device.type):
+        with torch.autocast(x.device.type, enabled=False):
+            scale, shift = (None if p is None else p.to(x.dtype) for p in (scale, shift))
+            y = F.layer_norm(x, x.shape[-1:], scale, shift, eps)
+    else:
+        y = F.layer_norm(x, x.shape[-1:], scale, shift, eps)
+    y = drop(y, dropout, whole) if dropout else y
+    return y if base is None else base + y
 
 
 @torch.library.impl("mgrade::layer_norm", "default")
-def _forward(x: Tensor, scale: Tensor | None, shift: Tensor | None, eps: float) -> Tensor:
+def _forward(
+    x: Tensor,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    base: Tensor | None,
+    keep: Tensor | None,
+    gain: float,
+    eps: float,
+) -> Tensor:
     from mgrade.ops.layer_norm import triton
 
-    return triton.forward(x, scale, shift, eps)
+    return triton.forward(x, scale, shift, base, keep, gain, eps)
 
 
 @torch.library.impl("mgrade::layer_norm_backward", "default")
-def _backward(grad: Tensor, x: Tensor, scale: Tensor | None, sums: bool, eps: float) -> tuple[Tensor, Tensor]:
+def _backward(
+    grad: Tensor, x: Tensor, scale: Tensor | None, keep: Tensor | None, gain: float, sums: bool, eps: float
+) -> tuple[Tensor, Tensor]:
     """The gradient of x, and with `sums` those of scale and shift, (2, channels) in float32, else nothing."""
     from mgrade.ops.layer_norm import triton
 
-    return triton.backward(grad, x, scale, sums, eps)
+    return triton.backward(grad, x, scale, keep, gain, sums, eps)
 
 
 @torch.library.register_fake("mgrade::layer_norm")
-def _fake_forward(x: Tensor, scale: Tensor | None, shift: Tensor | None, eps: float) -> Tensor:
+def _fake_forward(
+    x: Tensor,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    base: Tensor | None,
+    keep: Tensor | None,
+    gain: float,
+    eps: float,
+) -> Tensor:
     return like_result(x, "triton")
 
 
 @torch.library.register_fake("mgrade::layer_norm_backward")
-def _fake_backward(grad: Tensor, x: Tensor, scale: Tensor | None, sums: bool, eps: float) -> tuple[Tensor, Tensor]:
+def _fake_backward(
+    grad: Tensor, x: Tensor, scale: Tensor | None, keep: Tensor | None, gain: float, sums: bool, eps: float
+) -> tuple[Tensor, Tensor]:
     return like_result(x, "triton"), x.new_empty(2 if sums else 0, x.shape[2], dtype=torch.float32)
 
 
-def _setup(ctx: Any, inputs: tuple[Tensor, Tensor | None, Tensor | None, float], output: Tensor) -> None:
-    x, scale, shift, ctx.eps = inputs
-    ctx.save_for_backward(x, scale)
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, scale, shift, _, keep, ctx.gain, ctx.eps = inputs
+    ctx.save_for_backward(x, scale, keep)
     ctx.dtypes = tuple(None if p is None else p.dtype for p in (scale, shift))
 
 
 def _autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, scale = ctx.saved_tensors
+    x, scale, keep = ctx.saved_tensors
     sums = any(ctx.needs_input_grad[1:3])
-    to_x, to_both = torch.ops.mgrade.layer_norm_backward(grad, x, scale, sums, ctx.eps)
-    if not sums:
-        return to_x, None, None, None
-    to_scale, to_shift = (None if dtype is None else to_both[i].to(dtype) for i, dtype in enumerate(ctx.dtypes))
-    return to_x, to_scale, to_shift, None
+    to_x, to_both = torch.ops.mgrade.layer_norm_backward(grad, x, scale, keep, ctx.gain, sums, ctx.eps)
+    to_scale = to_shift = None
+    if sums:
+        to_scale, to_shift = (None if dtype is None else to_both[i].to(dtype) for i, dtype in enumerate(ctx.dtypes))
+    return to_x, to_scale, to_shift, grad if ctx.needs_input_grad[3] else None, None, None, None
 
 
 torch.library.register_autograd("mgrade::layer_norm", _autograd, setup_context=_setup)

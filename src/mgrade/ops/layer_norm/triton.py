@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
+from mgrade.ops._triton import is_kept
 
 # Elements of a tile, few enough for registers, and its steps: rows of at least 64 bytes.
 _ELEMENTS, _STEPS, _MOST_STEPS = (256, 16, 16) if TRITON_INTERPRETED else (8192, 32, 128)
@@ -42,38 +43,45 @@ def _tile(T, D, tiles, BD: tl.constexpr, BT: tl.constexpr):
     step = (tl.program_id(0) % tiles) * BT + tl.arange(0, BT)
     channel = tl.arange(0, BD)
     wide = channel < D
-    return batch, channel, step[None, :], wide, wide[:, None] & (step < T)[None, :]
+    return batch, channel, step, wide, wide[:, None] & (step < T)[None, :]
 
 
 @triton.jit
 def _layer_norm(
-    x, scale, shift, y, T, D, tiles, x_b, x_c, eps,
-    HAS_SCALE: tl.constexpr, HAS_SHIFT: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr,
+    x, scale, shift, base, keep, y, T, D, tiles, x_b, x_c, base_b, base_c, keep_c, keep_t, gain, eps,
+    HAS_SCALE: tl.constexpr, HAS_SHIFT: tl.constexpr, HAS_BASE: tl.constexpr, DROPS: tl.constexpr,
+    BD: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
     batch, channel, step, wide, mask = _tile(T, D, tiles, BD, BT)
     row = channel[:, None].to(tl.int64)
-    z = tl.load(x + batch * x_b + row * x_c + step, mask=mask, other=0.0).to(tl.float32)
+    z = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
     centred, rstd = statistics(z, D, wide[:, None], eps)
     total = centred * rstd[None, :]
     if HAS_SCALE:
         total *= tl.load(scale + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
     if HAS_SHIFT:
         total += tl.load(shift + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
-    tl.store(y + (batch * D + row) * T + step, total.to(y.dtype.element_ty), mask=mask)
+    if DROPS:
+        total = tl.where(is_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), total * gain, 0.0)
+    if HAS_BASE:
+        total += tl.load(base + batch * base_b + row * base_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
+    tl.store(y + (batch * D + row) * T + step[None, :], total.to(y.dtype.element_ty), mask=mask)
 
 
 @triton.jit
 def _layer_norm_backward(
-    grad, x, scale, grad_x, sums, T, D, tiles, grad_b, grad_c, x_b, x_c, eps,
-    HAS_SCALE: tl.constexpr, SUMS: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr,
+    grad, x, scale, keep, grad_x, sums, T, D, tiles, grad_b, grad_c, x_b, x_c, keep_c, keep_t, gain, eps,
+    HAS_SCALE: tl.constexpr, DROPS: tl.constexpr, SUMS: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
     """sums (B, tiles, 2, D): each tile's part of the gradients of scale and shift."""
     batch, channel, step, wide, mask = _tile(T, D, tiles, BD, BT)
     row = channel[:, None].to(tl.int64)
-    pull = tl.load(grad + batch * grad_b + row * grad_c + step, mask=mask, other=0.0).to(tl.float32)
-    z = tl.load(x + batch * x_b + row * x_c + step, mask=mask, other=0.0).to(tl.float32)
+    pull = tl.load(grad + batch * grad_b + row * grad_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
+    if DROPS:
+        pull = tl.where(is_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), pull * gain, 0.0)
+    z = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
     pull, to_scale, to_shift = norm_backward(pull, z, scale, channel, wide, mask, D, eps, HAS_SCALE)
-    tl.store(grad_x + (batch * D + row) * T + step, pull.to(grad_x.dtype.element_ty), mask=mask)
+    tl.store(grad_x + (batch * D + row) * T + step[None, :], pull.to(grad_x.dtype.element_ty), mask=mask)
     if SUMS:
         part = sums + tl.program_id(0).to(tl.int64) * 2 * D + channel
         tl.store(part, to_scale, mask=wide)
@@ -87,30 +95,43 @@ def _blocks(dim: int) -> dict[str, int]:
     return {"BD": channels, "BT": steps, "num_warps": min(16, max(4, channels * steps // 2048))}
 
 
-def forward(x: Tensor, scale: Tensor | None, shift: Tensor | None, eps: float) -> Tensor:
+def forward(
+    x: Tensor,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    base: Tensor | None,
+    keep: Tensor | None,
+    gain: float,
+    eps: float,
+) -> Tensor:
     batch, time, dim = x.shape
     signal, y = _triton.time_last(x), _triton.empty_time_last(batch, time, dim, x)
+    over = signal if base is None else _triton.time_last(base)
     if x.numel():
-        blocks = _blocks(dim)
+        blocks, (keep, *along) = _blocks(dim), _triton.mask(keep, time)
         tiles = triton.cdiv(time, blocks["BT"])
         _layer_norm[(batch * tiles,)](
-            signal, _triton.dense(scale), _triton.dense(shift), y, time, dim, tiles, *signal.stride()[:2], eps,
-            HAS_SCALE=scale is not None, HAS_SHIFT=shift is not None, **blocks,
+            signal, _triton.dense(scale), _triton.dense(shift), over, keep, y, time, dim, tiles,
+            *signal.stride()[:2], *over.stride()[:2], *along, gain, eps, HAS_SCALE=scale is not None,
+            HAS_SHIFT=shift is not None, HAS_BASE=base is not None, DROPS=keep is not None, **blocks,
         )  # fmt: skip
     return _triton.time_first(y)
 
 
-def backward(grad: Tensor, x: Tensor, scale: Tensor | None, sums: bool, eps: float) -> tuple[Tensor, Tensor]:
+def backward(
+    grad: Tensor, x: Tensor, scale: Tensor | None, keep: Tensor | None, gain: float, sums: bool, eps: float
+) -> tuple[Tensor, Tensor]:
     batch, time, dim = x.shape
     pull, signal = _triton.time_last(grad), _triton.time_last(x)
     grad_x = _triton.empty_time_last(batch, time, dim, x)
     if not x.numel():
         return _triton.time_first(grad_x), torch.zeros(2 if sums else 0, dim, dtype=torch.float32, device=x.device)
-    blocks = _blocks(dim)
+    blocks, (keep, *along) = _blocks(dim), _triton.mask(keep, time)
     tiles = triton.cdiv(time, blocks["BT"])
     parts = torch.empty(batch, tiles, 2 if sums else 0, dim, dtype=torch.float32, device=x.device)
     _layer_norm_backward[(batch * tiles,)](
-        pull, signal, _triton.dense(scale), grad_x, parts, time, dim, tiles, *pull.stride()[:2], *signal.stride()[:2],
-        eps, HAS_SCALE=scale is not None, SUMS=sums, **blocks,
+        pull, signal, _triton.dense(scale), keep, grad_x, parts, time, dim, tiles, *pull.stride()[:2],
+        *signal.stride()[:2], *along, gain, eps, HAS_SCALE=scale is not None, DROPS=keep is not None, SUMS=sums,
+        **blocks,
     )  # fmt: skip
     return _triton.time_first(grad_x), _triton.sum_parts(_triton.sum_parts(parts))
