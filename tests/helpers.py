@@ -100,6 +100,12 @@ def assert_close(actual: Tensor, expected: Tensor, tolerance: float, *more: Tens
     assert error <= tolerance, f"{what}: relative error {error:.2e} is over {tolerance:.0e}"
 
 
+def from_end_to_end(gone: Tensor) -> bool:
+    """Whether every channel of (batch, time, channels) is gone as a whole or not at all, chance zeros apart."""
+    share = gone.float().mean(1)
+    return bool(((share < 0.1) | (share > 0.9)).all())
+
+
 def some(batch: int, time: int, share: float = 0.2, device: str = "cpu") -> Tensor:
     """A random boolean mask (batch, time)."""
     return torch.rand(batch, time, device=device) < share

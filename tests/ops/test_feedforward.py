@@ -11,6 +11,7 @@ from helpers import (
     TRITON_DEVICE,
     assert_close,
     backend_param,
+    from_end_to_end,
     gappy,
     transposed,
 )
@@ -193,8 +194,7 @@ def test_dropout_leaves_its_share_of_the_branch_out_and_scales_the_rest(device, 
         gone = added.abs() < 1e-6
         assert 0.2 < gone.float().mean() < 0.3
         assert_close(added[~gone], branch[~gone] / 0.75, 1e-5)
-    from_end_to_end = gone.all(1) | ~gone.any(1)
-    assert whole == bool(from_end_to_end.all())
+        assert whole == from_end_to_end(gone)
     torch.manual_seed(7)
     first = feedforward(x, *weights, dropout=0.25, whole=whole)
     torch.manual_seed(7)
