@@ -214,6 +214,7 @@ def test_what_is_examined_can_be_written_as_json():
         ({"length": 1}, "length must be a whole number of at least 2, got 1"),
         ({"burn_in": -1}, "burn_in must be a whole number of at least 0, got -1"),
         ({"noise": -0.1}, r"noise must be a number of at least 0, got -0\.1"),
+        ({"noise": -(10**400)}, r"noise must be a number of at least 0, got -1000"),
         ({"noise": math.nan}, "noise must be a number of at least 0, got nan"),
         ({"dt": 0.0}, r"dt must be a number above 0, got 0\.0"),
         ({"noise_kind": "loud"}, "noise_kind must be one of absolute, relative, got 'loud'"),

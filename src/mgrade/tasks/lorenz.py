@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import MinGRU, Model
+from mgrade.nn.config import is_number
 from mgrade.tasks.task import Batch, Drawn, Part, generator, positive
 
 SIGMA, RHO, BETA = 10.0, 28.0, 2.667
@@ -98,9 +99,9 @@ class Lorenz(Drawn):
             raise ValueError(f"length must be a whole number of at least 2, got {self.length!r}")
         if not _whole(self.burn_in) or self.burn_in < 0:
             raise ValueError(f"burn_in must be a whole number of at least 0, got {self.burn_in!r}")
-        if not _finite(self.noise) or self.noise < 0:
+        if not is_number(self.noise) or self.noise < 0:
             raise ValueError(f"noise must be a number of at least 0, got {self.noise!r}")
-        if not _finite(self.dt) or self.dt <= 0:
+        if not is_number(self.dt) or self.dt <= 0:
             raise ValueError(f"dt must be a number above 0, got {self.dt!r}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
@@ -247,7 +248,3 @@ def _rounded(tensor: Tensor, decimals: int) -> Any:
 
 def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
