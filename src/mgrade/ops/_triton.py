@@ -58,19 +58,23 @@ def dense(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
 
 
-def mask(keep: Tensor | None, time: int) -> tuple[Tensor | None, int, int]:
-    """`keep` (batch, time or 1, dim) with time last, and its strides over channels and over time."""
+def mask(keep: Tensor | None) -> tuple[Tensor | None, str]:
+    """`keep` (batch, time or 1, dim) with time last, and what it drops: "nothing", "values" or "channels"."""
     if keep is None:
-        return None, 0, 0
-    keep = keep.transpose(1, 2).contiguous()
-    return keep, keep.shape[2], int(keep.shape[2] == time)
+        return None, "nothing"
+    return keep.transpose(1, 2).contiguous(), "channels" if keep.shape[1] == 1 else "values"
 
 
 @triton.jit
-def is_kept(keep, first, channel, step, mask, keep_c, keep_t):
-    """Where the branch of the row that begins with channel number `first` is not dropped."""
-    at = (first + channel[:, None]) * keep_c + step[None, :] * keep_t
-    return tl.load(keep + at, mask=mask, other=0) > 0
+def dropped(branch, keep, gain, batch, channel, step, T, D, here, DROPS: tl.constexpr):
+    """The branch (channels, time) with what is kept of it scaled up; `here` says what exists."""
+    if DROPS == "channels":
+        kept = tl.load(keep + batch * D + channel, mask=channel < D, other=0)[:, None]
+        branch = tl.where(here & (kept > 0), branch * gain, 0.0)
+    elif DROPS == "values":
+        kept = tl.load(keep + (batch * D + channel[:, None]) * T + step[None, :], mask=here, other=0)
+        branch = tl.where(kept > 0, branch * gain, 0.0)
+    return branch
 
 
 @triton.jit

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
-from mgrade.ops._triton import dot, is_kept
+from mgrade.ops._triton import dot, dropped
 from mgrade.ops.layer_norm.triton import norm_backward, statistics
 from mgrade.ops.linear.triton import outer, product
 
@@ -36,7 +36,7 @@ def _gelu(u):
 @triton.jit
 def _feedforward(
     x, input, input_bias, output, output_bias, scale, shift, base, keep, z, y, T, D, W, x_b, x_c, base_b, base_c,
-    keep_c, keep_t, gain, eps,
+    gain, eps,
     HAS_NORM: tl.constexpr, HAS_BASE: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
     BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
@@ -48,7 +48,8 @@ def _feedforward(
     row = channel[:, None].to(tl.int64)
     signal = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
     total = signal
-    if DROPS or HAS_BASE:
+    LATE: tl.constexpr = HAS_BASE or DROPS != "nothing"
+    if LATE:
         total = tl.zeros((BD, BT), tl.float32)
     total += tl.load(output_bias + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
     for begin in range(0, W, BI):
@@ -63,9 +64,8 @@ def _feedforward(
         w = tl.load(at_output, mask=wide[:, None] & some[None, :], other=0.0)
         total = dot(w, active, total, PRECISION)
     out = (batch * D + row) * T + step[None, :]
-    if DROPS:
-        total = tl.where(is_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), total * gain, 0.0)
-    if DROPS or HAS_BASE:  # read at the end: kept since the beginning, it would leave no room for what lies between
+    total = dropped(total, keep, gain, batch, channel, step, T, D, mask, DROPS)
+    if LATE:  # read at the end: kept since the beginning, it would leave no room for what lies between
         at = base + batch * base_b + row * base_c + step[None, :]
         total += tl.load(at, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
     if HAS_NORM:
@@ -79,7 +79,7 @@ def _feedforward(
 @triton.jit
 def _feedforward_backward(
     grad, x, z, input, input_bias, output, scale, keep, grad_x, grad_z, grad_branch, active, grad_u, sums, size,
-    B, T, D, W, tiles, grad_b, grad_c, x_b, x_c, keep_c, keep_t, gain, eps,
+    B, T, D, W, tiles, grad_b, grad_c, x_b, x_c, gain, eps,
     HAS_NORM: tl.constexpr, APART: tl.constexpr, DROPS: tl.constexpr, PRODUCTS: tl.constexpr, WEIGHTS: tl.constexpr,
     PRECISION: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
@@ -112,10 +112,9 @@ def _feedforward_backward(
         total = pull
         if APART:
             total = tl.zeros((BD, BT), tl.float32)
-        if DROPS:
-            pull = tl.where(is_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), pull * gain, 0.0)
-            if not WEIGHTS:
-                tl.store(grad_branch + out, pull.to(grad_branch.dtype.element_ty), mask=mask)
+        pull = dropped(pull, keep, gain, batch, channel, step, T, D, mask, DROPS)
+        if DROPS != "nothing" and not WEIGHTS:
+            tl.store(grad_branch + out, pull.to(grad_branch.dtype.element_ty), mask=mask)
         sum_bias += tl.sum(pull, 1)
         if PRODUCTS:
             signal = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
@@ -203,7 +202,7 @@ def forward(
     if dim > _FUSED_BACKWARD and _triton.dot_precision(x) == "bf16":  # rounded once, not in every tile
         input, output = input.to(torch.bfloat16), output.to(torch.bfloat16)
     input_bias, output_bias = input_bias.contiguous(), output_bias.contiguous()
-    scale, shift, (keep, *over) = _triton.dense(scale), _triton.dense(shift), _triton.mask(keep, time)
+    scale, shift, (keep, drops) = _triton.dense(scale), _triton.dense(shift), _triton.mask(keep)
     apart = signal if base is None else _triton.time_last(base)
     y = _triton.empty_time_last(batch, time, dim, x)
     z = torch.empty_like(y) if scale is not None else None
@@ -211,8 +210,8 @@ def forward(
     if x.numel():
         _feedforward[(triton.cdiv(time, blocks["BT"]), batch)](
             signal, input, input_bias, output, output_bias, scale, shift, apart, keep, z, y, time, dim, input.shape[0],
-            *signal.stride()[:2], *apart.stride()[:2], *over, gain, eps, HAS_NORM=scale is not None,
-            HAS_BASE=base is not None, DROPS=keep is not None, PRECISION=_triton.dot_precision(x), **blocks,
+            *signal.stride()[:2], *apart.stride()[:2], gain, eps, HAS_NORM=scale is not None,
+            HAS_BASE=base is not None, DROPS=drops, PRECISION=_triton.dot_precision(x), **blocks,
         )  # fmt: skip
     return _triton.time_first(y), x.new_empty(0) if z is None else _triton.time_first(z)
 
@@ -234,7 +233,7 @@ def backward(
     inner, fused = input.shape[0], dim <= _FUSED_BACKWARD
     pull, signal = _triton.time_last(grad), _triton.time_last(x)
     input, output = input.contiguous(), output.contiguous()
-    input_bias, scale, (keep, *over) = input_bias.contiguous(), _triton.dense(scale), _triton.mask(keep, time)
+    input_bias, scale, (keep, drops) = input_bias.contiguous(), _triton.dense(scale), _triton.mask(keep)
     if not x.numel():
         to_x, to_base = (_triton.time_first(torch.empty_like(signal)) for _ in range(2))
         parameters = input.new_zeros(2 * inner * dim + inner + 3 * dim)
@@ -254,8 +253,8 @@ def backward(
     _feedforward_backward[(programs,)](
         pull, signal, z if scale is None else _triton.time_last(z), input, input_bias, output, scale, keep,
         grad_x, grad_z, grad_branch, active, grad_u, sums, size, batch, time, dim, inner, tiles,
-        *pull.stride()[:2], *signal.stride()[:2], *over, gain, eps, HAS_NORM=scale is not None, APART=apart,
-        DROPS=keep is not None, PRODUCTS=fused, WEIGHTS=sums_weights, PRECISION=_triton.dot_precision(x), **blocks,
+        *pull.stride()[:2], *signal.stride()[:2], gain, eps, HAS_NORM=scale is not None, APART=apart,
+        DROPS=drops, PRODUCTS=fused, WEIGHTS=sums_weights, PRECISION=_triton.dot_precision(x), **blocks,
     )  # fmt: skip
     total = _triton.sum_parts(sums).to(input.dtype)
     to_base = _triton.time_first(grad_z) if apart and scale is not None else x.new_empty(0)

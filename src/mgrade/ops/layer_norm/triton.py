@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
-from mgrade.ops._triton import is_kept
+from mgrade.ops._triton import dropped
 
 # Elements of a tile, few enough for registers, and its steps: rows of at least 64 bytes.
 _ELEMENTS, _STEPS, _MOST_STEPS = (256, 16, 16) if TRITON_INTERPRETED else (8192, 32, 128)
@@ -48,7 +48,7 @@ def _tile(T, D, tiles, BD: tl.constexpr, BT: tl.constexpr):
 
 @triton.jit
 def _layer_norm(
-    x, scale, shift, base, keep, y, T, D, tiles, x_b, x_c, base_b, base_c, keep_c, keep_t, gain, eps,
+    x, scale, shift, base, keep, y, T, D, tiles, x_b, x_c, base_b, base_c, gain, eps,
     HAS_SCALE: tl.constexpr, HAS_SHIFT: tl.constexpr, HAS_BASE: tl.constexpr, DROPS: tl.constexpr,
     BD: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
@@ -61,8 +61,7 @@ def _layer_norm(
         total *= tl.load(scale + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
     if HAS_SHIFT:
         total += tl.load(shift + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
-    if DROPS:
-        total = tl.where(is_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), total * gain, 0.0)
+    total = dropped(total, keep, gain, batch, channel, step, T, D, mask, DROPS)
     if HAS_BASE:
         total += tl.load(base + batch * base_b + row * base_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
     tl.store(y + (batch * D + row) * T + step[None, :], total.to(y.dtype.element_ty), mask=mask)
@@ -70,15 +69,14 @@ def _layer_norm(
 
 @triton.jit
 def _layer_norm_backward(
-    grad, x, scale, keep, grad_x, sums, T, D, tiles, grad_b, grad_c, x_b, x_c, keep_c, keep_t, gain, eps,
+    grad, x, scale, keep, grad_x, sums, T, D, tiles, grad_b, grad_c, x_b, x_c, gain, eps,
     HAS_SCALE: tl.constexpr, DROPS: tl.constexpr, SUMS: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
     """sums (B, tiles, 2, D): each tile's part of the gradients of scale and shift."""
     batch, channel, step, wide, mask = _tile(T, D, tiles, BD, BT)
     row = channel[:, None].to(tl.int64)
     pull = tl.load(grad + batch * grad_b + row * grad_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
-    if DROPS:
-        pull = tl.where(is_kept(keep, batch * D, channel, step, mask, keep_c, keep_t), pull * gain, 0.0)
+    pull = dropped(pull, keep, gain, batch, channel, step, T, D, mask, DROPS)
     z = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
     pull, to_scale, to_shift = norm_backward(pull, z, scale, channel, wide, mask, D, eps, HAS_SCALE)
     tl.store(grad_x + (batch * D + row) * T + step[None, :], pull.to(grad_x.dtype.element_ty), mask=mask)
@@ -108,12 +106,12 @@ def forward(
     signal, y = _triton.time_last(x), _triton.empty_time_last(batch, time, dim, x)
     over = signal if base is None else _triton.time_last(base)
     if x.numel():
-        blocks, (keep, *along) = _blocks(dim), _triton.mask(keep, time)
+        blocks, (keep, drops) = _blocks(dim), _triton.mask(keep)
         tiles = triton.cdiv(time, blocks["BT"])
         _layer_norm[(batch * tiles,)](
             signal, _triton.dense(scale), _triton.dense(shift), over, keep, y, time, dim, tiles,
-            *signal.stride()[:2], *over.stride()[:2], *along, gain, eps, HAS_SCALE=scale is not None,
-            HAS_SHIFT=shift is not None, HAS_BASE=base is not None, DROPS=keep is not None, **blocks,
+            *signal.stride()[:2], *over.stride()[:2], gain, eps, HAS_SCALE=scale is not None,
+            HAS_SHIFT=shift is not None, HAS_BASE=base is not None, DROPS=drops, **blocks,
         )  # fmt: skip
     return _triton.time_first(y)
 
@@ -126,12 +124,12 @@ def backward(
     grad_x = _triton.empty_time_last(batch, time, dim, x)
     if not x.numel():
         return _triton.time_first(grad_x), torch.zeros(2 if sums else 0, dim, dtype=torch.float32, device=x.device)
-    blocks, (keep, *along) = _blocks(dim), _triton.mask(keep, time)
+    blocks, (keep, drops) = _blocks(dim), _triton.mask(keep)
     tiles = triton.cdiv(time, blocks["BT"])
     parts = torch.empty(batch, tiles, 2 if sums else 0, dim, dtype=torch.float32, device=x.device)
     _layer_norm_backward[(batch * tiles,)](
         pull, signal, _triton.dense(scale), keep, grad_x, parts, time, dim, tiles, *pull.stride()[:2],
-        *signal.stride()[:2], *along, gain, eps, HAS_SCALE=scale is not None, DROPS=keep is not None, SUMS=sums,
+        *signal.stride()[:2], gain, eps, HAS_SCALE=scale is not None, DROPS=drops, SUMS=sums,
         **blocks,
     )  # fmt: skip
     return _triton.time_first(grad_x), _triton.sum_parts(_triton.sum_parts(parts))
