@@ -152,15 +152,13 @@ class ModelConfig:
             )
         if self.hidden < 1:
             raise ValueError(f"expansion must leave at least one hidden unit, got {self.expansion} of dim {self.dim}")
-        if self.conv == "dilated":
-            layers = range(self.depth if self.dilation is not None else min(self.depth, LARGEST.bit_length() + 1))
-            steps = max(self.memory(layer) for layer in layers)
-            if steps > LARGEST:
-                named = f"dilation {self.dilation}" if self.dilation is not None else f"depth {self.depth}"
-                raise ValueError(
-                    f"(taps - 1) times dilation must be at most {LARGEST} steps in every layer,"
-                    f" got more with taps {self.taps} and {named}"
-                )
+        widest = max(self.dilation) if isinstance(self.dilation, tuple) else self.spacing(self.depth - 1)
+        if self.conv == "dilated" and (self.taps - 1) * widest > LARGEST:
+            named = f"depth {self.depth}" if self.dilation is None else f"dilation {self.dilation}"
+            raise ValueError(
+                f"(taps - 1) times dilation must be at most {LARGEST} steps in every layer,"
+                f" got more with taps {self.taps} and {named}"
+            )
         if self.conv == "none" and self.recurrence == "none" and self.mlp == "none":
             raise ValueError("conv, recurrence and mlp cannot all be 'none'")
         for name in ("branch_norms", "activations"):

@@ -183,8 +183,9 @@ def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor |
     )
     to_norm = (None, None) if scale is None else norm
     weights = to_input.view_as(weight_in), to_input_bias, to_output.view_as(weight_out), to_bias
-    to_bases = None if not ctx.apart else grad if scale is None else to_base
-    return to_x, *weights, *to_norm, to_bases, None, None, None, None
+    if scale is None:  # nothing has changed it on its way
+        to_base = grad
+    return to_x, *weights, *to_norm, to_base if ctx.apart else None, None, None, None, None
 
 
 torch.library.register_autograd("mgrade::feedforward", _autograd, setup_context=_setup)

@@ -57,40 +57,22 @@ def layer_norm(
 
 
 @torch.library.impl("mgrade::layer_norm", "default")
-def _forward(
-    x: Tensor,
-    scale: Tensor | None,
-    shift: Tensor | None,
-    base: Tensor | None,
-    keep: Tensor | None,
-    gain: float,
-    eps: float,
-) -> Tensor:
+def _forward(*arguments: Any) -> Tensor:
     from mgrade.ops.layer_norm import triton
 
-    return triton.forward(x, scale, shift, base, keep, gain, eps)
+    return triton.forward(*arguments)
 
 
 @torch.library.impl("mgrade::layer_norm_backward", "default")
-def _backward(
-    grad: Tensor, x: Tensor, scale: Tensor | None, keep: Tensor | None, gain: float, sums: bool, eps: float
-) -> tuple[Tensor, Tensor]:
+def _backward(*arguments: Any) -> tuple[Tensor, Tensor]:
     """The gradient of x, and with `sums` those of scale and shift, (2, channels) in float32, else nothing."""
     from mgrade.ops.layer_norm import triton
 
-    return triton.backward(grad, x, scale, keep, gain, sums, eps)
+    return triton.backward(*arguments)
 
 
 @torch.library.register_fake("mgrade::layer_norm")
-def _fake_forward(
-    x: Tensor,
-    scale: Tensor | None,
-    shift: Tensor | None,
-    base: Tensor | None,
-    keep: Tensor | None,
-    gain: float,
-    eps: float,
-) -> Tensor:
+def _fake_forward(x: Tensor, *_: Any) -> Tensor:
     return like_result(x, "triton")
 
 
