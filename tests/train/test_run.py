@@ -336,10 +336,11 @@ def test_weights_by_class_are_those_of_the_training_set(tmp_path):
 def test_sigma_narrows_to_the_models_own(tmp_path):
     run = prepared(small("flipflop/mgrade", "train.sigma_from=3.0", "train.sigma_until=0.5"), tmp_path)
     seen = [run.model.layers[0].conv.sigma]
-    real = run._set_sigma
-    run._set_sigma = lambda sigma: (seen.append(sigma), real(sigma))
+    real = run._set_width
+    run._set_width = lambda: (real(), seen.append(run.model.layers[0].conv.sigma))
     run.go()
     assert seen[0] == 3.0
+    assert len(set(seen)) > 10
     assert seen == sorted(seen, reverse=True)
     assert seen[-1] == run.model.layers[0].conv.sigma == run.recipe.model.sigma
     assert run.best.step >= 20

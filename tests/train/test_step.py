@@ -49,6 +49,22 @@ def test_a_captured_step_gives_the_weights_of_a_plain_one(int8):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_a_parameter_at_rest_stays_as_it_is_whatever_its_gradient_and_its_momentum(device):
+    model, x, target = setting(device)
+    step = TrainingStep(model, loss, rate=1e-2, average=0.5)
+    position, other = model.layers[0].conv.position, model.layers[1].conv.position
+    step(x, target)
+    step.rest(position)
+    kept, moving = position.detach().clone(), other.detach().clone()
+    for _ in range(3):
+        step(x, target)
+    assert torch.equal(position, kept)
+    assert not torch.equal(other, moving)
+    with step.averaged():
+        assert torch.equal(position, kept)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_one_autocast_around_many_steps_learns_with_the_weights_there_are(device):
     model, x, target = setting(device)
     step = TrainingStep(model, loss, rate=3e-2)

@@ -267,21 +267,21 @@ class Run:
         """Sets the width that taps have from this step on, before validation looks at them."""
         if self.step in self.sigma:
             if self.recipe.train.snap and self.step == max(self.sigma):
-                self._snap()
-            self._set_sigma(self.sigma[self.step])
+                for conv in self._delays():
+                    conv.snap_()
+            self._set_width()
 
-    def _snap(self) -> None:
-        """Taps become whole delays, where their positions stay: there no gradient moves them."""
-        for module in self.model.modules():
-            if isinstance(module, DelayConv):
-                module.snap_()
-                self.training.rest(module.position)
-
-    def _set_sigma(self, sigma: float) -> None:
-        for module in self.model.modules():
-            if isinstance(module, DelayConv):
-                module.sigma = sigma
+    def _set_width(self) -> None:
+        """Gives taps the width of this step; those that have become whole delays stay where they are."""
+        passed = [step for step in self.sigma if step <= self.step]
+        for conv in self._delays():
+            conv.sigma = self.sigma[max(passed)]
+            if self.recipe.train.snap and max(passed) == max(self.sigma):
+                self.training.rest(conv.position)
         self.training.recapture()
+
+    def _delays(self) -> list[DelayConv]:
+        return [module for module in self.model.modules() if isinstance(module, DelayConv)]
 
     # What a checkpoint holds.
 
@@ -324,9 +324,8 @@ class Run:
         if "best" in facts:
             weights = {name: tensor.to(self.device) for name, tensor in _under("best.", found.tensors).items()}
             self.best = Best(facts["best"]["step"], facts["best"]["value"], weights)
-        passed = [step for step in self.sigma if step <= self.step]
-        if passed:
-            self._set_sigma(self.sigma[max(passed)])
+        if self.sigma:
+            self._set_width()
 
     def _description(self) -> bytes:
         facts = {"experiment": self.recipe.experiment, "model": self.recipe.name, "seed": self.seed}

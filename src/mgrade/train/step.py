@@ -82,6 +82,7 @@ class TrainingStep:
         self.table = (torch.tensor(list(schedule), dtype=torch.float64)[:, None] * rates).float().to(device)
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
         self.called = model if self.processes.count == 1 else nn.parallel.DistributedDataParallel(model)
+        self.resting = set[nn.Parameter]()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._inputs: tuple[Tensor, ...] = ()
         self._result: Tensor = torch.zeros((), device=device)
@@ -112,11 +113,11 @@ class TrainingStep:
 
     @torch.no_grad()
     def rest(self, parameter: nn.Parameter) -> None:
-        """Takes the momentum out of a parameter that was set anew, and its past out of the average."""
+        """Leaves a parameter as it is from now on, and in the average."""
+        self.resting.add(parameter)
         if parameter in self.averages:
             self.averages[parameter].copy_(parameter)
-        if "exp_avg" in (kept := self.optimiser.state.get(parameter, {})):
-            kept["exp_avg"].zero_()
+        self.recapture()
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
@@ -165,6 +166,8 @@ class TrainingStep:
         with rounded_weights(self.model, self.int8):
             loss, shown = self._loss(*batch)
             loss.backward()
+        for parameter in self.resting:
+            parameter.grad = None  # which the optimiser passes over
         self._bound_gradients()
         self._set_rates()
         found = self.optimiser.found_inf
