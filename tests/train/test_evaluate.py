@@ -3,7 +3,7 @@
 import torch
 
 from mgrade.nn import Model
-from mgrade.train.evaluate import evaluate, precision
+from mgrade.train.evaluate import evaluate, precision, rows_at_once
 from mgrade.train.processes import Processes
 from small import small
 
@@ -17,6 +17,12 @@ def test_the_size_of_a_batch_does_not_matter_and_the_last_one_counts():
     assert whole["accuracy"] == float(hits) / float(reads)
     for batch in (1, 4, 100):
         assert evaluate(model, recipe.task, examples, batch, Processes()) == whole
+
+
+def test_a_gpu_takes_as_many_rows_at_once_as_a_fixed_number_of_activations_allows():
+    assert rows_at_once(64, 1024, 128) == 1024
+    assert rows_at_once(64, 2**20, 128) == 64  # what training had room for
+    assert rows_at_once(64, 1, 8) == rows_at_once(64, 0, 8) == 4096
 
 
 def test_evaluation_leaves_the_model_as_it_was():

@@ -11,8 +11,9 @@ from mgrade.nn import Model
 from mgrade.tasks import Batch, Task
 from mgrade.train.processes import Processes
 
-# Without gradients a GPU has room for so many training batches at once, and takes little longer for them than for one.
-BATCHES_ON_CUDA = 8
+# Without gradients a GPU has room for so many activations of a layer at once (a few hundred MB) and for so many rows;
+# with fewer of them it would wait for what comes next.
+_ACTIVATIONS, _ROWS = 2**27, 4096
 
 
 @contextlib.contextmanager
@@ -31,11 +32,18 @@ def precision(name: str, device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+def rows_at_once(batch: int, steps: int, dim: int) -> int:
+    """How many rows of so many steps a GPU takes at once, for a model of `dim` channels that `batch` of them trained."""
+    return max(batch, min(_ROWS, _ACTIVATIONS // max(1, steps * dim)))
+
+
 @torch.no_grad()
 def evaluate(model: Model, task: Task, examples: Batch, batch: int, processes: Processes) -> dict[str, float]:
-    """The task's figures of `model` over `examples`, in batches of `batch` or a few, shared among the processes."""
+    """The task's figures of `model` over `examples`, in batches of `batch` or more, shared among the processes."""
     training = model.training
-    batch *= BATCHES_ON_CUDA if examples[0].is_cuda else 1
+    if examples[0].is_cuda:
+        steps = examples[0].shape[1:].numel() // (1 if model.config.tokens else model.config.inputs)
+        batch = rows_at_once(batch, steps, model.config.dim)
     model.eval()
     sums: dict[str, list[torch.Tensor]] = {}
     for begin in range(0, len(examples[0]), batch):
