@@ -33,7 +33,7 @@ def precision(name: str, device: torch.device) -> Iterator[None]:
 
 
 def rows_at_once(batch: int, steps: int, dim: int) -> int:
-    """How many rows of so many steps a GPU takes at once, for a model of `dim` channels that `batch` of them trained."""
+    """How many rows of so many steps a GPU takes at once, for a model of `dim` channels trained with `batch` rows."""
     return max(batch, min(_ROWS, _ACTIVATIONS // max(1, steps * dim)))
 
 
