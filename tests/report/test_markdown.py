@@ -6,13 +6,20 @@ import pytest
 
 from mgrade.report.markdown import fill
 from mgrade.report.page import build, read
+from mgrade.tasks.rows import at_rows
+from mgrade.train import load_recipe
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
     ("page", "place", "count"),
-    [("README.md", "summary", 1), ("docs/results.md", "table:", 10), ("docs/deploy.md", "stages:", 3)],
+    [
+        ("README.md", "summary", 1),
+        ("docs/results.md", "table:", 10),
+        ("docs/results.md", "rows", 1),
+        ("docs/deploy.md", "stages:", 3),
+    ],
 )
 def test_pages_say_what_the_files_do(page, place, count):
     text = (ROOT / page).read_text("utf-8")
@@ -33,6 +40,17 @@ def test_a_summary_without_results_names_all_commands(tmp_path):
     assert "Not run yet" in filled
     assert "`flipflop/mgrade`" in filled
     assert "1 of" not in filled
+
+
+def test_delays_of_images_are_counted_at_whole_rows(everything):
+    lines = fill("<!-- rows -->\nold\n<!-- end -->\n", everything).splitlines()
+    named = [line.split("`")[1] for line in lines if "`" in line]
+    assert sorted(named) == ["image/mgrade", "pathfinder/mgrade", "pathx/mgrade", "scifar/mgrade", "smnist/mgrade"]
+    (made_up,) = (line for line in lines if "`scifar/mgrade`" in line)
+    recipe = load_recipe("scifar/mgrade").model
+    near = [[31 * k + 7 * c for k in range(recipe.taps)] for c in range(recipe.dim)]
+    shares = at_rows([[delay % recipe.max_delay for delay in row] for row in near], 32)
+    assert made_up.split(" | ")[1:3] == ["32", ", ".join([f"{shares:.3f}"] * recipe.depth)]
 
 
 def test_stages_that_were_not_run_say_how(tmp_path):

@@ -121,6 +121,9 @@ def test_all_results_make_a_page_of_less_than_five_megabytes(everything):
     assert "not run" not in text_of(page)
     names = {figure.name for figure in figures}
     assert {"delays-image-mgrade", "training-selective-copying", "training-listops", "stages-vowels"} <= names
+    captions = {figure.name: figure.caption for figure in figures}
+    assert "Within 2 steps of whole rows of 32 pixels: " in captions["delays-image-mgrade"]
+    assert "whole rows" not in captions["delays-listops-mgrade"]
     drawing = next(figure for figure in figures if figure.name == "memory").drawing()
     rings = re.findall(r'fill="#ffffff" stroke="(#\w+)" stroke-width="2"', drawing)
     assert rings == [COLOURS["mgrade"][0], COLOURS["lru"][0]] * 2

@@ -9,6 +9,7 @@ import torch
 from mgrade.nn import Model, ModelConfig
 from mgrade.tasks.images import CIFAR_BATCHES, Image, SequentialCifar, SequentialMnist, gray
 from mgrade.tasks.labelled import data_folder
+from mgrade.tasks.rows import at_rows, at_rows_by_chance
 
 CPU = torch.device("cpu")
 
@@ -250,6 +251,13 @@ def test_delays_at_whole_rows_are_counted_beside_chance():
         model.layers[1].conv.position.fill_(48.0)
     found = task.examine(model, 0, torch.device("cpu"))
     assert found["delays_at_rows"] == 3 / 8
-    assert abs(found["delays_at_rows_by_chance"] - 4 * 3.0 / 127) < 0.01
+    assert found["delays_at_rows_by_chance"] == (4 + 4 + 4 + 1) / 127
     plain = Model(ModelConfig.mingru(**task.model_fields(), dim=4, depth=1))
     assert task.examine(plain, 0, torch.device("cpu")) == {}
+
+
+def test_chance_is_what_delays_spread_evenly_would_be():
+    for longest, row in ((255, 32), (127, 28), (31, 32), (29, 32), (4095, 128), (1, 32)):
+        even = np.linspace(0, longest, 100_001)
+        assert abs(at_rows(even, row) - at_rows_by_chance(longest, row)) < 1e-3
+    assert at_rows_by_chance(0, 32) == at_rows([], 32) == 0

@@ -1,8 +1,9 @@
 """Tables inside a Markdown page, filled from result files: `python -m mgrade.report.markdown docs/results.md`.
 
 A table stands between `<!-- table: EXPERIMENT -->` and `<!-- end -->`, `<!-- table: EXPERIMENT by OPTION -->` for one
-with a column for every value of the task's option, `<!-- stages: RUN -->` for the stages of an export, or
-`<!-- summary -->` for what mGRADE has reached everywhere; all else on the page is left as it is.
+with a column for every value of the task's option, `<!-- stages: RUN -->` for the stages of an export,
+`<!-- rows -->` for the learned delays of images, or `<!-- summary -->` for what mGRADE has reached everywhere; all else
+on the page is left as it is.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import sys
 from pathlib import Path
 
 from mgrade._files import replace
+from mgrade.report.figures.delays import at_whole_rows, with_delays
+from mgrade.report.runs import all_runs, by_recipe
 from mgrade.report.tables import HEAD, Row, rows
 from mgrade.train import load_recipe, shipped
 
 _PLACE = re.compile(r"(<!-- table: ([\w-]+)(?: by (\w+))? -->\n).*?(<!-- end -->)", re.S)
 _STAGES = re.compile(r"(<!-- stages: ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
+_ROWS = re.compile(r"(<!-- rows -->\n).*?(<!-- end -->)", re.S)
 _SUMMARY = re.compile(r"(<!-- summary -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -25,6 +29,7 @@ def fill(text: str, results: Path) -> str:
     """The page with all its tables as the result files have them."""
     text = _PLACE.sub(lambda place: place[1] + table(rows([place[2]], results), place[3]) + place[4], text)
     text = _SUMMARY.sub(lambda place: place[1] + summary(results) + place[2], text)
+    text = _ROWS.sub(lambda place: place[1] + whole_rows(results) + place[2], text)
     return _STAGES.sub(lambda place: place[1] + stages(results / "deploy" / f"{place[2]}.json") + place[3], text)
 
 
@@ -66,6 +71,19 @@ def summary(results: Path) -> str:
     lines += [f"| `{row.recipe}` | {' | '.join(row.cells()[1:])} |" for row in firsts if row.ours]
     if missing := [f"`{row.recipe}`" for row in firsts if not row.ours]:
         lines.append(f"\nNot run yet, each one command (`mgrade train NAME`): {', '.join(missing)}.")
+    return "\n".join(lines) + "\n"
+
+
+def whole_rows(results: Path) -> str:
+    """A line for every mGRADE that has learned delays on images: how many are whole rows of pixels."""
+    lines = [
+        "| recipe | pixels of a row | at whole rows, layer by layer | spread evenly |",
+        "| --- | --- | --- | --- |",
+    ]
+    for run in with_delays(by_recipe(all_runs(results))[0]):
+        if found := at_whole_rows(run):
+            row, shares, chance = found
+            lines.append(f"| `{run.name}` | {row} | {', '.join(f'{x:.3f}' for x in shares)} | {chance:.3f} |")
     return "\n".join(lines) + "\n"
 
 

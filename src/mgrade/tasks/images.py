@@ -20,7 +20,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mgrade.nn import DelayConv, Model
 from mgrade.tasks.files import arrays, check_labels
 from mgrade.tasks.labelled import HeldOut, Sequences
 
@@ -37,8 +36,13 @@ class _Pixels(HeldOut):
 
     shift: ClassVar[tuple[float, ...]]
     scale: ClassVar[tuple[float, ...]]
-    row: ClassVar[int] = 32
-    """Pixels from one row to the next."""
+    side: ClassVar[int] = 32
+    """Pixels of a row."""
+
+    @property
+    def row(self) -> int:
+        """Steps from a pixel to the one below."""
+        return self.side
 
     @property
     def classes(self) -> int:
@@ -49,26 +53,12 @@ class _Pixels(HeldOut):
         """Channels in, classes out, averaged over time."""
         return {"inputs": len(self.shift), "outputs": self.classes, "tokens": False, "readout": "mean"}
 
-    def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
-        """Share of the learned delays within 2 of whole rows of pixels, and of delays spread evenly."""
-        near = [_near_rows(module.position, self.row) for module in model.modules() if isinstance(module, DelayConv)]
-        if not near:
-            return {}
-        even = _near_rows(torch.linspace(0, model.config.max_delay - 1, 100 * model.config.max_delay), self.row)
-        return {"delays_at_rows": sum(near) / len(near), "delays_at_rows_by_chance": even}
-
     def prepare(self, values: Tensor) -> Tensor:
         """Bytes (batch, time, channels), or without channels, to (batch, time, channels) around 0."""
         pixels = values if values.ndim == 3 else values[..., None]
         # numbers, not tensors: a tensor would have to be copied to the device
         sides = zip(pixels.unbind(-1), self.shift, self.scale, strict=True)
         return torch.stack([(side.float() / 255 - shift) / scale for side, shift, scale in sides], -1)
-
-
-def _near_rows(position: Tensor, row: int) -> float:
-    """Share of positions within 2 of a multiple of `row`, the multiple 0 left out."""
-    multiple = torch.round(position / row)
-    return float(((position - row * multiple).abs() <= 2).logical_and(multiple > 0).double().mean())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +96,7 @@ class SequentialMnist(_Pixels):
 
     shift: ClassVar[tuple[float, ...]] = (0.1307,)
     scale: ClassVar[tuple[float, ...]] = (0.3081,)
-    row: ClassVar[int] = 28
+    side: ClassVar[int] = 28
 
     def read(self, split: str, folder: Path) -> Sequences:
         """Gray pixels (count, 784)."""

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mgrade.nn import Model
+from mgrade.nn import DelayConv, Model
+from mgrade.tasks.rows import at_rows, at_rows_by_chance
 from mgrade.tasks.task import Batch, Part, Task, correct, generator, surprise
 
 
@@ -58,6 +59,14 @@ class Labelled(Task):
         """Share of sequences classified correctly, and the mean surprise."""
         logits = self._logits(model, *batch)
         return {"accuracy": correct(logits, batch[1]), "surprise": surprise(logits, batch[1])}
+
+    def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
+        """Of images: which share of the learned delays are whole rows, and how many would be by chance."""
+        delays = [module.position.detach().flatten() for module in model.modules() if isinstance(module, DelayConv)]
+        if self.row is None or not delays:
+            return {}
+        chance = at_rows_by_chance(model.config.max_delay - 1, self.row)
+        return {"delays_at_rows": at_rows(torch.cat(delays).cpu(), self.row), "delays_at_rows_by_chance": chance}
 
     def _logits(self, model: Model, values: Tensor, labels: Tensor, lengths: Tensor | None = None) -> Tensor:
         logits: Tensor = model(self.prepare(values), lengths=lengths)[0]

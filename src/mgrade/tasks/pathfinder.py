@@ -50,6 +50,11 @@ class Pathfinder(Labelled):
         _check(self.size, self.contour_length)
 
     @property
+    def row(self) -> int:
+        """Steps from a pixel to the one below."""
+        return self.size
+
+    @property
     def classes(self) -> int:
         """Two curves, or one."""
         return 2

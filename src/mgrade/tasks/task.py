@@ -54,6 +54,11 @@ class Task(ABC):
         """How many classes the targets have; None where they are not classes."""
         return None
 
+    @property
+    def row(self) -> int | None:
+        """Steps from a pixel to the one below, where sequences are images."""
+        return None
+
     def __post_init__(self) -> None:  # noqa: B027  # where checks begin: every subclass adds its own to super's
         """Checks the options."""
 

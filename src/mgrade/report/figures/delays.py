@@ -10,7 +10,9 @@ from mgrade.report.figures.series import Known
 from mgrade.report.markup import tag
 from mgrade.report.palette import colour
 from mgrade.report.runs import Run
-from mgrade.report.wording import model_name, task_name
+from mgrade.report.wording import model_name, percent, task_name
+from mgrade.tasks.rows import NEAR, at_rows, at_rows_by_chance
+from mgrade.train.recipe import load_recipe
 
 # Weights by their share of the layer's largest: how dark a dot is.
 SHADES = ((0.6, 1.0), (0.25, 0.65), (0.0, 0.3))
@@ -33,10 +35,15 @@ def delays(run: Run) -> Figure:
     channels = max(len(layer["position"]) for layer in run.delays)
     taps = max(len(row) for layer in run.delays for row in layer["position"])
     middles = ", ".join(f"{_mean_delay(layer):.1f}" for layer in run.delays)
+    rows = ""
+    if found := at_whole_rows(run):
+        row, shares, chance = found
+        rows = f"Within {NEAR} steps of whole rows of {row} pixels: {', '.join(map(percent, shares))} of them; "
+        rows += f"spread evenly, {percent(chance)} would be. "
     caption = (
         f"Seed {run.seed}: {_taps(run)} taps, {taps} for each of {channels} channels a layer, over delays of 0 to "
         f"{_reach(run)} steps. Average delay, weighted by the size of the weight, by layer: {middles}. "
-        "The darker a dot, the larger its weight."
+        f"{rows}The darker a dot, the larger its weight."
     )
     name = f"{task_name(run.experiment)}, {model_name(run.name)}"
     legend = [Key("positive weight", colour("positive")), Key("negative weight", colour("negative"))]
@@ -66,6 +73,15 @@ def _panel(layer: Layer, index: int, reach: int) -> Panel:
 
 def _taps(run: Run) -> int:
     return sum(len(row) for layer in run.delays for row in layer["position"])
+
+
+def at_whole_rows(run: Run) -> tuple[int, list[float], float] | None:
+    """Of images: pixels of a row, which share of each layer's delays are whole rows, and which would be by chance."""
+    row = load_recipe(run.name).task.row
+    if row is None:
+        return None
+    layers = [[position for channel in layer["position"] for position in channel] for layer in run.delays]
+    return row, [at_rows(layer, row) for layer in layers], at_rows_by_chance(_reach(run), row)
 
 
 def _reach(run: Run) -> int:
