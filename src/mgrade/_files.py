@@ -17,8 +17,21 @@ def replace(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        error.filename = str(path)  # a full disk names none, and nobody knows the temporary one
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def prepare_place(path: Path) -> None:
+    """Makes the folder of a file that takes long to make, and tries whether it could be written there."""
+    make_folder(path.parent)
+    try:
+        replace(path.with_name(f".{path.name}.try"), b"")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror}") from None
+    path.with_name(f".{path.name}.try").unlink()
 
 
 def make_folder(folder: Path) -> None:

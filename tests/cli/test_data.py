@@ -1,12 +1,16 @@
 """`mgrade data`: what is there, what is missing, and the command that gets it."""
 
+import errno
 import importlib.util
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
 import typer
 
+from mgrade.cli import main
 from mgrade.cli.data import GENERATED, data_app
 from mgrade.tasks.download import SOURCES
 from mgrade.tasks.labelled import data_folder
@@ -46,7 +50,9 @@ def test_what_is_there_is_listed_in_full_in_part_or_in_its_compact_form(tmp_path
     (tmp_path / "shd").mkdir()
     (tmp_path / "shd" / "shd_train.h5.gz").touch()
     (tmp_path / "cifar10_gray.npz").touch()
-    (tmp_path / "pathfinder32").mkdir()
+    (tmp_path / "pathfinder32" / "curv_contour_length_14").mkdir(parents=True)
+    (tmp_path / "listops").mkdir()
+    (tmp_path / "speech10_train.npz").touch()
     (tmp_path / "fsdd_8k.npz").touch()
     (tmp_path / "JapaneseVowels.npz").touch()
     (tmp_path / "BasicMotions_TEST.ts").touch()
@@ -62,6 +68,7 @@ def test_what_is_there_is_listed_in_full_in_part_or_in_its_compact_form(tmp_path
         "motions": "incomplete",
         "pathfinder": "there",
         "shd": "incomplete",
+        "speech_commands": "incomplete",
         "vowels": "compact",
     }
     assert rows["shd"]["missing"] == ["shd/shd_test.h5"]
@@ -78,6 +85,10 @@ def test_the_table_shows_the_same(tmp_path, capsys, monkeypatch):
     assert out.startswith("data folder: ")
     assert all(name in out for name in (*SOURCES, *GENERATED, *PROBLEMS))
     assert "mgrade data fetch cifar10" in out
+    odd = tmp_path / "[red]a[/x] :smile:"
+    call("list", "--data", odd)
+    out = capsys.readouterr().out
+    assert "[red]a[/x] :smile:" in out.replace("\n", "")
 
 
 def test_a_fetch_names_its_place_or_refuses_in_one_line(tmp_path, capsys):
@@ -117,14 +128,49 @@ def test_a_file_for_a_data_folder_is_refused(tmp_path):
         call("generate", "listops", "--out", tmp_path / "file")
 
 
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.fsync", full)
+    for name in ("listops", "pathfinder"):
+        with pytest.raises(ValueError, match=rf"{name}\w*\.npz cannot be written: No space left on device$"):
+            call("generate", name, "--out", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def full(_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def test_wrong_options_are_refused_by_name(tmp_path):
     for arguments, message in (
         (("text",), "name must be one of listops, pathfinder, pathx, got 'text'"),
         (("listops", "--seed", "-1"), "seed must be at least 0, got -1"),
         (("listops", "--count", "3"), "--count does not go with listops, got 3"),
         (("pathx", "--train", "3"), "--train does not go with pathx, got 3"),
+        (("pathfinder", "--count", "5"), "count must be a whole number from 10 to 10000000, got 5"),
+        (("pathx", "--count", "1000000000000"), "count must be a whole number from 10 to 10000000, got 10"),
+        (("listops", "--train", "0"), "train must be a whole number of at least 1, got 0"),
         (("pathfinder", "--contour-length", "7"), "contour_length must be 6, 9 or 14, got 7"),
     ):
         with pytest.raises(ValueError, match=message):
-            call("generate", *arguments, "--data", tmp_path)
+            call("generate", *arguments, "--data", tmp_path / "new")
     assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_command_says_so_and_leaves_nothing(tmp_path, capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mgrade.tasks.pathfinder.generate", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        main(["data", "generate", "pathfinder", "--out", str(tmp_path)])
+    assert capsys.readouterr().err == "mgrade: interrupted\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_terminated_command_tidies_up(tmp_path, monkeypatch):
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("os.replace", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(SystemExit, match="143"):
+        main(["data", "generate", "pathfinder", "--out", str(tmp_path), "--count", "10"])
+    assert not list(tmp_path.iterdir())
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -99,8 +99,22 @@ def entry(name, kind, link=""):
     return member
 
 
+def negative(name):
+    member = tarfile.TarInfo(name)
+    member.size = -1
+    return member
+
+
+def extended(size):
+    """A member whose comment is so long."""
+    member = tarfile.TarInfo("extended")
+    member.pax_headers = {"comment": "x" * size}
+    return member
+
+
 BATCHES = [(f"{name}.bin", name.encode() * 5000) for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")]
 GOOD = tar(BATCHES)
+PLAIN = gzip.decompress(GOOD)
 
 
 def digest(data):
@@ -200,6 +214,15 @@ def test_a_server_in_trouble_is_asked_again_and_a_missing_file_is_not(tmp_path):
             fetch("imdb", tmp_path, f"{server.address}/b", pause=0)
 
 
+def test_a_disk_that_takes_no_more_is_not_taken_for_the_network(tmp_path):
+    with serving(a=GOOD) as server:
+        part = tmp_path / "part"
+        part.mkdir()
+        with pytest.raises(ValueError, match=f"^{part} cannot be written: Is a directory$"):
+            download.download(f"{server.address}/a", part, limit=2**30, pause=100)
+    assert len(server.asked) == 1
+
+
 def test_nobody_there_is_one_line(tmp_path):
     with serving() as server:
         address = server.address
@@ -225,9 +248,15 @@ HOSTILE = {
     ),
     "a symbolic link": ([entry("link", tarfile.SYMTYPE, "/etc")], "member 'link' is a link to '/etc'"),
     "a hard link": ([entry("link", tarfile.LNKTYPE, "../secret")], "member 'link' is a link to '../secret'"),
+    "less than nothing": ([negative("less")], "member 'less' has -1 bytes"),
     "a device": ([entry("null", tarfile.CHRTYPE)], "member 'null' is neither a plain file nor a folder"),
     "a pipe": ([entry("pipe", tarfile.FIFOTYPE)], "member 'pipe' is neither a plain file nor a folder"),
     "a name twice": ([BATCHES[0]], r"data_batch_1.bin' is in the place of another"),
+    "a path too deep": (
+        [("a/" * 60 + "b", b"x")],
+        "has a path of more than 50 parts, or of more than 255 bytes in one",
+    ),
+    "a name too long": ([("a" * 256, b"x")], "has a path of more than 50 parts, or of more than 255 bytes in one"),
     "a file as a folder": ([(f"{BATCHES[0][0]}/x", b"x")], r"data_batch_1.bin/x' is in the place of another"),
 }
 
@@ -252,6 +281,13 @@ def test_hostile_archives_are_refused_whole(tmp_path, members):
         (b"<html>not found</html>", "a: not a whole gzip file"),
         (gzip.compress(b"plain text" * 100, mtime=0), "a: not a whole tar archive"),
         (gzip.compress(gzip.decompress(GOOD)[:20000], mtime=0), "a: not a whole tar archive"),
+        (gzip.compress(PLAIN[: PLAIN.index(b"test_batch.bin") // 512 * 512]), "a header is not whole: empty header"),
+        (gzip.compress(PLAIN[: PLAIN.index(b"test_batch.bin")] + b"!" + PLAIN[-20000:]), "a header is not whole"),
+        (gzip.compress(PLAIN[:-10240] + bytes(10240) + PLAIN), "something lies behind its end"),
+        (
+            tar([*BATCHES, extended(2**20 + 1)]),
+            "a header is extended by 104[0-9]* bytes, the most that is read is 1048576",
+        ),
         (tar(BATCHES[:5]), "cifar10: what was unpacked has no cifar-10-batches-bin/test_batch.bin"),
     ],
 )
@@ -334,7 +370,12 @@ def test_what_is_in_the_way_is_left_alone(tmp_path):
 def test_wrong_arguments_are_refused_by_name(tmp_path):
     for arguments, message in (
         (("cifar",), "name must be one of cifar10, mnist, imdb, lra, speech_commands, shd, fsdd, got 'cifar'"),
-        (("cifar10", tmp_path, "file:///etc/passwd"), "address must begin with http:// or https://"),
+        (("cifar10", tmp_path, "file:///etc/passwd"), "address must begin with http:// or https:// and a host"),
+        (("cifar10", tmp_path, "http://"), "address must begin with http:// or https:// and a host"),
+        (("cifar10", tmp_path, "http://[::1/x"), "address must begin with http:// or https:// and a host"),
+        (("cifar10", tmp_path, "http://a:b/x"), "address must begin with http:// or https:// and a host"),
+        (("cifar10", tmp_path, "http://a/x y"), "all of it ASCII, got 'http://a/x y'"),
+        (("cifar10", tmp_path, "http://ä/x"), "all of it ASCII, got 'http://ä/x'"),
         (("cifar10", tmp_path, None, "abc"), "sha256 must be 64 hexadecimal digits, got 'abc'"),
         (("mnist", tmp_path, None, "a" * 64), "sha256 must be left out for mnist, which has 4 files"),
     ):

@@ -1,6 +1,8 @@
 """Broken files are refused in one line."""
 
 import re
+import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -53,6 +55,33 @@ def test_any_changed_byte_gives_arrays_or_one_line(tmp_path):
             arrays(tmp_path / "g.npz", "x")
         except ValueError as error:
             assert re.fullmatch(r".*g\.npz (cannot be read: .+|has no array 'x')", str(error))  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<i8', 'fortran_order': False, 'shape': (3,",
+        "((((",
+        "{[]: 1}",
+        "{'descr': '<i8', 'fortran_order': False, 'shape': (99999999999999999999999,)}",
+        "{'descr': ('<i8',), 'fortran_order': False, 'shape': (3,)}",
+        "{'descr': '(2,', 'fortran_order': False, 'shape': (3,)}",
+    ],
+)
+def test_a_damaged_header_of_an_array_is_refused(tmp_path, header):
+    data = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(24)
+    with zipfile.ZipFile(tmp_path / "h.npz", "w") as archive:
+        archive.writestr("x.npy", data)
+    with pytest.raises(ValueError, match=r"h\.npz cannot be read: [^\n]+$"):
+        arrays(tmp_path / "h.npz", "x")
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x"])
+def test_a_member_that_is_no_array_is_refused(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "i.npz", "w") as archive:
+        archive.writestr(name, b"0,1,2")
+    with pytest.raises(ValueError, match=r"i\.npz cannot be read: 'x' is not an array"):
+        arrays(tmp_path / "i.npz", "x")
 
 
 def test_a_folder_has_no_contents(tmp_path):

@@ -215,10 +215,10 @@ def chunk(kind, body):
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
-def encode(image, kinds=None, kind=(8, 0, 0, 0, 0), body=None):
+def encode(image, kinds=None, kind=(8, 0, 0, 0, 0), body=None, packed=None):
     """A PNG file, its pixels in two chunks."""
     height, width = image.shape
-    packed = zlib.compress(filtered(image, kinds or [y % 5 for y in range(height)]) if body is None else body)
+    packed = packed or zlib.compress(filtered(image, kinds or [y % 5 for y in range(height)]) if body is None else body)
     header = struct.pack(">II5B", width, height, *kind)
     chunks = [chunk(b"IHDR", header), chunk(b"tEXt", b"a\0b"), chunk(b"IDAT", packed[:9]), chunk(b"IDAT", packed[9:])]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks) + chunk(b"IEND", b"")
@@ -249,7 +249,8 @@ IMAGE = np.arange(64, dtype=np.uint8).reshape(8, 8)
         (encode(IMAGE, body=bytes(71)), "the pixels must take 72 bytes, got 71"),
         (encode(IMAGE, body=bytes(100)), r"the pixels must take 72 bytes, got 73\+"),
         (encode(IMAGE, body=bytes([7]) + bytes(71)), "a row has filter 7, but PNG has 0 to 4"),
-        (encode(IMAGE).replace(b"x\x9c", b"y\x9c"), "the pixels cannot be unpacked"),
+        (encode(IMAGE, packed=b"y\x9c" + zlib.compress(bytes(72))[2:]), "the pixels cannot be unpacked"),
+        (encode(IMAGE, packed=zlib.compress(bytes(72))[:-4]), "the packed pixels are cut short"),
     ],
 )
 def test_other_images_are_refused_by_name(tmp_path, data, message):
@@ -257,6 +258,14 @@ def test_other_images_are_refused_by_name(tmp_path, data, message):
     path.write_bytes(data)
     with pytest.raises(ValueError, match=rf"a\.png.*{message}"):
         png.read_gray(path, 8)
+
+
+def test_no_changed_bit_of_an_image_goes_unnoticed(tmp_path):
+    path, whole = tmp_path / "a.png", encode(IMAGE)
+    for at in range(len(whole) - 12):  # what ends the file holds nothing
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises(ValueError, match=r"a\.png[^\n]*$"):
+            png.read_gray(path, 8)
 
 
 def official(folder, count=24, size=32, empty=()):
@@ -302,6 +311,9 @@ def test_a_damaged_official_folder_is_refused(tmp_path):
         (good + "imgs/1 sample_0.png 0\n", r"1\.npy: line 13 must be folder, file, index, label 0 or 1, …, got 'imgs"),
         (good + "imgs/1 sample_0.png 0 2\n", r"1\.npy: line 13 must be folder, file, index, label"),
         (good + "imgs/1 sample_99.png 0 1\n", r"1\.npy: line 13: .*sample_99\.png is missing"),
+        (good + "imgs/0 sample_3.png 0 1\n", r"1\.npy: line 13: .*0/sample_3\.png is named twice"),
+        (good + "imgs/../imgs/0 sample_3.png 0 1\n", r"1\.npy: line 13: .*sample_3\.png lies outside .*length_14"),
+        (good + f"{tmp_path} sample_3.png 0 1\n", r"1\.npy: line 13: .*sample_3\.png lies outside .*length_14"),
     ):
         table.write_text(bad)
         refused(message)

@@ -129,6 +129,14 @@ def test_pairs_that_stand_in_are_distinct_and_rightly_labelled():
         assert (abs(first - second) == 1 and min(first, second) < 40) == bool(label)
 
 
+def test_two_papers_are_one_pair_whichever_cites_the_other():
+    one_way = [[index, index + 1] for index in range(40)]
+    cited = np.array(one_way + [pair[::-1] for pair in one_way])
+    parts = [stand_in_pairs(split, cited, 50)[0] for split in ("train", "validation", "test")]
+    pairs = [tuple(sorted(pair)) for found in parts for pair in found.tolist()]
+    assert len(pairs) == len(set(pairs)) == 80
+
+
 def test_pairs_are_whole_numbers_of_any_size(tmp_path):
     papers(tmp_path)
     expected = Retrieval(max_length=16).read("train", tmp_path)
@@ -143,6 +151,9 @@ def test_malformed_stand_ins(tmp_path):
         Retrieval().read("train", tmp_path)
     papers(tmp_path, count=5, citation_pairs=np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]))
     with pytest.raises(ValueError, match=r"acl_papers\.npz: citation_pairs must leave"):
+        Retrieval().read("train", tmp_path)
+    papers(tmp_path, citation_pairs=np.array([[0, 1], [1, 0], [0, 2], [0, 3], [1, 2]]))
+    with pytest.raises(ValueError, match="citation_pairs must have at least 5 different pairs, got 4"):
         Retrieval().read("train", tmp_path)
     papers(tmp_path, bytes=np.full(12 * 11 + 2, 255, np.uint8))
     with pytest.raises(ValueError, match="row 0 is not UTF-8 at byte 0"):

@@ -136,7 +136,9 @@ def test_damaged_files_are_refused_by_name(tmp_path):
         ("labels", [0, -1], "row 1: label must be from 0 to 19, got -1"),
         ("labels", [b"a", b"b"], r"labels must be numbers on one axis, 1 or more, got object \(2,\)"),
         ("spikes/units", [[3], [-1]], "recording 1: units must be from 0 to 699, got -1"),
-        ("spikes/times", [[0.1], [np.nan]], "recording 1: times must be finite, got nan"),
+        ("spikes/times", [[0.1], [np.nan]], "recording 1: times must be finite, from 0 on, got nan"),
+        ("spikes/times", [[0.1], [-0.2]], "recording 1: times must be finite, from 0 on, got -0.2"),
+        ("spikes/times", [[1j], [1j]], "recording 0: times must be numbers, got complex128"),
         ("spikes/times", [[0.1], [0.1, 0.2]], r"recording 1 must be a row of times and one of as many units, got shap"),
         (
             "spikes/times",

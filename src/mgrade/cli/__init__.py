@@ -6,9 +6,12 @@ import json
 import os
 import platform
 import re
+import signal
 import sys
+import threading
 from importlib import metadata
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, NoReturn, Optional
 
 import typer
@@ -49,6 +52,7 @@ app.add_typer(data_app, name="data")
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line; a mistake of the user's is one line on stderr and exit status 2."""
+    before = signal.signal(signal.SIGTERM, _leave) if threading.current_thread() is threading.main_thread() else None
     try:
         _run(arguments)
     except SystemExit as leaving:
@@ -57,11 +61,22 @@ def main(arguments: list[str] | None = None) -> None:
 
             end(leaving.code if isinstance(leaving.code, int) else 0)
         raise
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """Leaves as `kill` asks to, but not without tidying up."""
+    sys.exit(128 + number)
 
 
 def _run(arguments: list[str] | None) -> NoReturn:
     try:
-        sys.exit(app(arguments, standalone_mode=False))
+        status = app(arguments, standalone_mode=False)
+        if status == 130:  # what becomes of Ctrl-C inside a command
+            raise KeyboardInterrupt
+        sys.exit(status)
     except ValueError as error:
         _stop(str(error), 2)
     except OSError as error:

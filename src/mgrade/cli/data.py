@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from mgrade._files import make_folder
 from mgrade.cli.training import check_seeds
 
 data_app = typer.Typer(
@@ -31,11 +30,19 @@ Where = Annotated[
     typer.Option("--data", "--out", help="The data folder. Default: MGRADE_DATA, or the folder `data`."),
 ]
 
-# What `generate` makes: the file, the official folder that is read before it, and what it is.
+# What `generate` makes: the file, what is read before it in an official folder, and what it is.
 GENERATED = {
-    "listops": ("listops.npz", "listops", "ListOps (Long Range Arena), generated"),
-    "pathfinder": ("pathfinder32.npz", "pathfinder32", "Pathfinder, 32 x 32 (Long Range Arena), generated"),
-    "pathx": ("pathfinder128.npz", "pathfinder128", "Path-X, 128 x 128 (Long Range Arena), generated"),
+    "listops": ("listops.npz", "listops/basic_*.tsv", "ListOps (Long Range Arena), generated"),
+    "pathfinder": (
+        "pathfinder32.npz",
+        "pathfinder32/curv_contour_length_14",
+        "Pathfinder, 32 x 32 (Long Range Arena), generated",
+    ),
+    "pathx": (
+        "pathfinder128.npz",
+        "pathfinder128/curv_contour_length_14",
+        "Path-X, 128 x 128 (Long Range Arena), generated",
+    ),
 }
 
 
@@ -57,7 +64,7 @@ def show(
         table.add_column(column, no_wrap=column in ("name", "state"))
     for row in rows:
         table.add_row(row["name"], row["state"], row["title"], ", ".join(row["there"]), row["command"] or "")
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False)  # names are names
     console.print(f"data folder: {folder}", highlight=False)
     console.print(table)
 
@@ -111,7 +118,6 @@ def generate(
     path = _folder(data) / path
     if path.exists():
         raise ValueError(f"{path} is there already; move it away to generate it anew")
-    make_folder(path.parent)
     with _bar(name, MofNCompleteColumn()) as told:
         make(path, seed=seed, progress=told, **options)
     print(f"{name}: {path}")
@@ -156,7 +162,8 @@ def _fetched(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
     missing = source.missing(folder)
     compact = [file for file in source.compact if (folder / file).is_file()]
     there = [place for place in source.places.values() if (folder / place).exists()] + compact
-    state = "there" if not missing else "compact" if compact else "incomplete" if there else "missing"
+    whole = compact and len(compact) == len(source.compact)
+    state = "there" if not missing else "compact" if whole else "incomplete" if there else "missing"
     return {
         "name": name,
         "state": state,
@@ -170,7 +177,7 @@ def _fetched(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
 def _generated(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
     """A row of the list, of something to generate."""
     file, official, title = GENERATED[name]
-    there = [name for name in (official, file) if (folder / name).exists()]
+    there = [name.split("/")[0] for name in (official, file) if any(folder.glob(name))]
     return {
         "name": name,
         "state": "there" if there else "missing",

@@ -108,12 +108,15 @@ class SpokenDigits(HeldOut):
 
 def _from_files(split: str, here: Path) -> tuple[Sounds, npt.NDArray[Any]]:
     """The recordings of a split by digit, speaker and index, as in the compact file, and their digits."""
-    paths = {}
+    paths = dict[tuple[int, str, int], Path]()
     for path in here.glob("*.wav"):
         name = _NAME.fullmatch(path.name)
         if name is None:
             raise ValueError(f"{path}: a recording must be called digit_speaker_index.wav, as 7_jackson_32.wav")
-        paths[int(name[1]), name[2], int(name[3])] = path
+        key = int(name[1]), name[2], int(name[3])
+        if key in paths:
+            raise ValueError(f"{path}: {paths[key].name} is the same recording by its name")
+        paths[key] = path
     chosen = [key for key in sorted(paths) if (key[2] < TESTED) == (split == "test")]
     if not chosen:
         indices = f"below {TESTED}" if split == "test" else f"of at least {TESTED}"

@@ -7,6 +7,7 @@ is not, the one that was seen is said, and gzip's own checksum is the only check
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import http.client
@@ -31,6 +32,8 @@ _BLOCK = 2**20
 _ATTEMPTS = 5
 _SECONDS = 60.0
 _GIB = 2**30
+# Errors of the disk, which another attempt would only meet again.
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.EROFS)
 
 
 @dataclass(frozen=True)
@@ -237,8 +240,7 @@ def download(address: str, part: Path, *, limit: int, progress: Progress | None 
 
     It gives up after five attempts in a row that brought nothing new.
     """
-    if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
-        raise ValueError(f"address must begin with http:// or https://, got {address!r}")
+    _check_address(address)
     best, failures = -1, 0
     while True:
         try:
@@ -251,6 +253,8 @@ def download(address: str, part: Path, *, limit: int, progress: Progress | None 
             if error.code < 500 and error.code not in (408, 429):
                 raise ValueError(f"{address}: {reason}") from None
         except (http.client.HTTPException, OSError) as error:
+            if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
+                raise ValueError(f"{part} cannot be written: {error.strerror}") from None
             reason = str(getattr(error, "reason", error)) or type(error).__name__
         size = part.stat().st_size if part.exists() else 0
         failures = 1 if size > best else failures + 1
@@ -258,6 +262,16 @@ def download(address: str, part: Path, *, limit: int, progress: Progress | None 
         if failures == _ATTEMPTS:
             raise ValueError(f"{address}: {reason}, {_ATTEMPTS} times in a row; {size} bytes wait in {part}")
         time.sleep(pause * 2 ** (failures - 1))
+
+
+def _check_address(address: str) -> None:
+    try:
+        parts = urllib.parse.urlsplit(address)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # of what it cannot take apart
+        fits = False
+    if not fits or not address.isascii() or not address.isprintable() or " " in address:
+        raise ValueError(f"address must begin with http:// or https:// and a host, all of it ASCII, got {address!r}")
 
 
 def _attempt(address: str, part: Path, limit: int, progress: Progress | None) -> bool:
@@ -272,12 +286,12 @@ def _attempt(address: str, part: Path, limit: int, progress: Progress | None) ->
         error.close()
         if error.headers.get("Content-Range", "").rpartition("/")[2] == str(have):
             return True
-        part.unlink()
+        part.unlink(missing_ok=True)
         return False
     with response:
         goes_on = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         if response.status == 206 and not goes_on:
-            part.unlink()
+            part.unlink(missing_ok=True)
             return False
         have = have if goes_on else 0
         length = response.headers.get("Content-Length", "")
@@ -285,7 +299,7 @@ def _attempt(address: str, part: Path, limit: int, progress: Progress | None) ->
         if max(have, total or 0) > limit:
             raise ValueError(f"{address}: it must have at most {limit} bytes, the server says {total}")
         with open(part, "ab" if goes_on else "wb") as file:
-            while block := response.read(_BLOCK):
+            while block := response.read1(_BLOCK):  # what has come, even if no more will
                 have += len(block)
                 if have > limit:
                     raise ValueError(f"{address}: it must have at most {limit} bytes, more came")
@@ -305,6 +319,8 @@ def _remotes(name: str, source: Source, address: str | None, sha256: str | None)
             raise ValueError(f"sha256 must be 64 hexadecimal digits, got {sha256!r}")
     remotes = []
     for remote in source.remotes:
+        if address is not None:
+            _check_address(address)
         where = remote.address if address is None else f"{address.rstrip('/')}/{remote.name}" if several else address
         remotes.append(Remote(where, sha256.lower() if sha256 else remote.sha256))
     return remotes

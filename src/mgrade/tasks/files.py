@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import zipfile
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,6 @@ Array = npt.NDArray[Any]
 _WHOLE = np.typecodes["AllInteger"]
 _KINDS = {"numbers": _WHOLE + np.typecodes["Float"], "whole numbers": _WHOLE, "16-bit samples": "h", "bytes": "B"}
 
-# What a damaged archive may raise: of another compression or encrypted, it seems to need what is not there.
-_DAMAGED = (OSError, ValueError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
-
 
 def arrays(path: Path, *names: str) -> list[Array]:
     """Arrays of an npz file by name."""
@@ -31,10 +26,17 @@ def arrays(path: Path, *names: str) -> list[Array]:
                 raise ValueError("it is one array, not an archive of them")
             missing = [name for name in names if name not in file]
             if not missing:
-                return [file[name] for name in names]
-    except _DAMAGED as error:
+                return [_array(file, name) for name in names]
+    except Exception as error:  # a damaged archive may raise almost anything
         raise ValueError(f"{path} cannot be read: {' '.join(str(error).split()) or 'it ends early'}") from None
     raise ValueError(f"{path} has no array {missing[0]!r}")
+
+
+def _array(file: np.lib.npyio.NpzFile, name: str) -> Array:
+    found = file[name]
+    if not isinstance(found, np.ndarray):  # numpy hands out the bytes of what is none
+        raise ValueError(f"{name!r} is not an array")
+    return found
 
 
 def contents(path: Path) -> bytes:

@@ -32,7 +32,7 @@ class Sequences(NamedTuple):
 
 def data_folder() -> Path:
     """Where data lies: MGRADE_DATA, or the folder `data`."""
-    return Path(os.environ.get("MGRADE_DATA", "data"))
+    return Path(os.environ.get("MGRADE_DATA") or "data")
 
 
 @dataclass(frozen=True, kw_only=True)

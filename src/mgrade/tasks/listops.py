@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mgrade._files import replace
+from mgrade._files import prepare_place, replace
 from mgrade.tasks.files import Array, arrays, check_axis, check_table, padded, spans
 from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.task import SPLITS, derive, positive
@@ -124,6 +124,8 @@ _ID_OF_BYTE[[MIN, MAX, MED, SM]] = MIN, MAX, MED, SM
 
 def _symbols(source: bytes, where: str) -> Array:
     """Ids of an expression as the official files have it; its parentheses, which show how it was built, are dropped."""
+    if source and min(source) < ord(" "):  # they stand for operators below
+        raise ValueError(f"{where}: Source has a control character, {min(source)}")
     for operator in (MIN, MAX, MED, SM):
         source = source.replace(SYMBOLS[operator].encode(), bytes([operator]))
     ids: Array = _ID_OF_BYTE[np.frombuffer(source, np.uint8)]
@@ -150,7 +152,7 @@ def generate_set(
     """
     positive(train=train, validation=validation, test=test)
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    prepare_place(path)
     sizes = dict(zip(SPLITS, (train, validation, test), strict=True))
     total = sum(sizes.values())
     found, labels = [], []

@@ -20,12 +20,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mgrade._files import replace
+from mgrade._files import prepare_place, replace
 from mgrade.tasks.files import arrays, check_labels, contents
 from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.pathfinder_images import PATH32, PATHX, generate
 from mgrade.tasks.png import read_gray
-from mgrade.tasks.task import generator, positive
+from mgrade.tasks.task import generator
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -34,6 +34,7 @@ FOLDERS = {6: "curv_baseline", 9: "curv_contour_length_9", 14: "curv_contour_len
 """The official folders, by the number of dashes of a curve."""
 
 _AT_ONCE = 1000  # images generated between two reports of progress
+_MOST = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +101,9 @@ def generate_set(
     progress is told, now and then, how many images there are and how many there will be.
     """
     _check(size, contour_length)
-    positive(count=count)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    if not isinstance(count, int) or isinstance(count, bool) or not 10 <= count <= _MOST:
+        raise ValueError(f"count must be a whole number from 10 to {_MOST}, got {count!r}")
+    prepare_place(Path(path))
     settings = SETTINGS[size].with_length(contour_length)
     images, labels = np.empty((count, size, size), np.uint8), np.empty(count, np.uint8)
     for begin in range(0, count, _AT_ONCE):
@@ -154,9 +156,10 @@ def _official(folder: Path, size: int, split: str) -> Sequences:
 
 def _listed(folder: Path) -> Iterator[tuple[Path, int]]:
     """All images and labels, in the order of the metadata: text, in spite of its name, with the label in field 3."""
-    files = [path for path in (folder / "metadata").glob("*.npy") if path.stem.isdigit()]
+    files = [path for path in (folder / "metadata").glob("*.npy") if path.stem.isascii() and path.stem.isdigit()]
     if not files:
         raise ValueError(f"{folder} has no metadata/*.npy")
+    seen = set[Path]()
     for path in sorted(files, key=lambda path: int(path.stem)):
         try:
             lines = contents(path).decode().splitlines()
@@ -167,6 +170,11 @@ def _listed(folder: Path) -> Iterator[tuple[Path, int]]:
             if len(fields) < 4 or fields[3] not in ("0", "1"):
                 raise ValueError(f"{path}: line {number} must be folder, file, index, label 0 or 1, …, got {line!r}")
             image = folder / fields[0] / fields[1]
+            if ".." in image.relative_to(image.anchor).parts or not image.is_relative_to(folder):
+                raise ValueError(f"{path}: line {number}: {image} lies outside {folder}")
+            if image in seen:
+                raise ValueError(f"{path}: line {number}: {image} is named twice")
+            seen.add(image)
             if not image.is_file():
                 raise ValueError(f"{path}: line {number}: {image} is missing")
             yield image, int(fields[3])

@@ -26,12 +26,15 @@ def read_gray(path: Path, side: int) -> Bytes:
     if (width, height) != (side, side):
         raise ValueError(f"{path}: the image must be {side} x {side}, got {width} x {height}")
     size = side * (side + 1)
+    unpacker = zlib.decompressobj()
     try:
-        stored = zlib.decompressobj().decompress(packed, size + 1)
+        stored = unpacker.decompress(packed, size + 1)
     except zlib.error as error:
         raise ValueError(f"{path}: the pixels cannot be unpacked: {error}") from None
     if len(stored) != size:
         raise ValueError(f"{path}: the pixels must take {size} bytes, got {len(stored)}{'+' * (len(stored) > size)}")
+    if not unpacker.eof:
+        raise ValueError(f"{path}: the packed pixels are cut short")
     return _unfilter(path, stored, side)
 
 
@@ -47,6 +50,8 @@ def _chunks(path: Path) -> tuple[bytes, bytes]:
         at += 12 + length
         if at > len(data):
             raise ValueError(f"{path} is cut short")
+        if zlib.crc32(kind + body) != int.from_bytes(data[at - 4 : at], "big"):
+            raise ValueError(f"{path} is damaged: the checksum of {kind.decode('latin-1')!r} differs")
         if kind == b"IHDR":
             header = body
         elif kind == b"IDAT":

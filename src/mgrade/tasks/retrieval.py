@@ -156,19 +156,28 @@ def _check_pairs(where: str, cited: Array, papers: int) -> None:
 
 
 def stand_in_pairs(split: str, cited: Array, papers: int, where: str = "citation_pairs") -> tuple[Array, Array]:
-    """Pairs of papers (count, 2) and labels: those that cite, as many that do not, 80, 10 and 10 % of all by split."""
+    """Pairs of papers (count, 2) and labels: those that cite, as many that do not, 80, 10 and 10 % of all by split.
+
+    Two papers make one pair, whichever cites the other.
+    """
     source = np.random.default_rng(derive(0, "retrieval stand-in"))
-    related = {(min(pair), max(pair)) for pair in cited.tolist()}
-    if papers * (papers - 1) // 2 < len(related) + len(cited):
-        raise ValueError(f"{where} must leave as many pairs of the {papers} papers unrelated: {len(cited)} given")
-    others: dict[tuple[int, int], None] = {}
-    while len(others) < len(cited):
+    related = {_either_way(first, second): (first, second) for first, second in reversed(cited.tolist())}
+    if len(related) < 5:
+        raise ValueError(f"{where} must have at least 5 different pairs, got {len(related)}")
+    if papers * (papers - 1) // 2 < 2 * len(related):
+        raise ValueError(f"{where} must leave as many pairs of the {papers} papers unrelated: {len(related)} given")
+    others: dict[tuple[int, int], tuple[int, int]] = {}
+    while len(others) < len(related):
         first, second = source.integers(0, papers, 2).tolist()
-        if first != second and (min(first, second), max(first, second)) not in related:
-            others[first, second] = None
-    pairs = np.concatenate([cited, np.array(list(others), cited.dtype)])
-    labels = np.repeat([1, 0], len(cited))
+        if first != second and _either_way(first, second) not in related:
+            others.setdefault(_either_way(first, second), (first, second))
+    pairs = np.array([*reversed(related.values()), *others.values()], np.int64)
+    labels = np.repeat([1, 0], len(related))
     order = source.permutation(len(pairs))
     share = len(pairs) // 10
     parts = {"validation": order[:share], "test": order[share : 2 * share], "train": order[2 * share :]}
     return pairs[parts[split]], labels[parts[split]]
+
+
+def _either_way(first: int, second: int) -> tuple[int, int]:
+    return min(first, second), max(first, second)

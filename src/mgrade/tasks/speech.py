@@ -132,6 +132,8 @@ class Speech(Labelled):
             if not (here / name).is_file():
                 raise ValueError(f"{here / name} is missing; {_GET}")
             lists[part] = self._named(here / name, paths)
+        if both := sorted(set.intersection(*lists.values()) - {""}):
+            raise ValueError(f"{here / 'testing_list.txt'}: {both[0]} is in validation_list.txt as well")
         taken = lists.get(split, set.union(*lists.values()))
         return [path for name, path in paths.items() if (name in taken) == (split in lists)]
 

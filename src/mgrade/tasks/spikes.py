@@ -88,11 +88,12 @@ class HeidelbergDigits(HeldOut):
         times: seconds; units: fibres. The length reaches to the last spike, and is at least 1.
         """
         # times may come as 16-bit floats, too coarse to divide
-        step = np.floor(times.astype(np.float64) * 1000 / self.bin_ms).astype(np.int64)
-        inside = (step >= 0) & (step < self.max_steps)
-        place = step[inside] * self.channels + units[inside].astype(np.int64) // self.group
+        step = np.floor(times.astype(np.float64) * 1000 / self.bin_ms)
+        inside = step < self.max_steps
+        step = step[inside].astype(np.int64)
+        place = step * self.channels + units[inside].astype(np.int64) // self.group
         counts = np.bincount(place, minlength=self.max_steps * self.channels).reshape(self.max_steps, self.channels)
-        length = int(step[inside].max()) + 1 if inside.any() else 1
+        length = int(step.max()) + 1 if len(step) else 1
         return np.minimum(counts, 255).astype(np.uint8), length
 
 
@@ -113,7 +114,7 @@ def _spikes(path: Path) -> tuple[Sequence[Any], Sequence[Any], npt.NDArray[Any]]
             if not wrong:
                 times, units, labels = (data[:] for data in found)
                 return times, units, labels
-    except (EOFError, OSError, RuntimeError, zlib.error) as error:
+    except (EOFError, OSError, RuntimeError, MemoryError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as HDF5: {error}") from None
     raise ValueError(f"{path} lacks a dataset of the Heidelberg digits: {wrong[0]}, of one axis")
 
@@ -123,8 +124,11 @@ def _check(where: str, times: Any, units: Any) -> None:
     if np.ndim(times) != 1 or np.shape(times) != np.shape(units):
         given = f"{np.shape(times)} and {np.shape(units)}"
         raise ValueError(f"{where} must be a row of times and one of as many units, got shapes {given}")
+    for name, values in (("times", times), ("units", units)):
+        if values.dtype.kind not in "iuf":
+            raise ValueError(f"{where}: {name} must be numbers, got {values.dtype}")
     for name, values, limit, fits in (
-        ("times", times, "finite", np.isfinite(times)),
+        ("times", times, "finite, from 0 on", np.isfinite(times) & (times >= 0)),
         ("units", units, f"from 0 to {FIBRES - 1}", np.isin(units, np.arange(FIBRES))),
     ):
         if not fits.all():

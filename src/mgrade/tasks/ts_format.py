@@ -14,7 +14,6 @@ One series a row: the values of a channel between commas, channels between colon
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 Series = npt.NDArray[np.float32]
+LARGEST = 1e30  # what comes of it still fits into float32
 
 
 def read_ts(path: Path, channels: int, names: Sequence[str]) -> tuple[list[Series], npt.NDArray[np.int64]]:
@@ -93,9 +93,9 @@ def _number(word: str, where: str) -> float:
     try:
         value = float(word)
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{where}: values must be finite numbers, got {word.strip()!r}")
+        value = np.nan
+    if not abs(value) <= LARGEST:
+        raise ValueError(f"{where}: values must be finite numbers of at most {LARGEST:g}, got {word.strip()!r}")
     return value
 
 

@@ -6,12 +6,14 @@ import gzip
 import shutil
 import tarfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 _BLOCK = 2**20
 MOST_MEMBERS = 5_000_000
+# A path may have so many parts, a name so many bytes, and what extends a header so many.
+_DEPTH, _NAME, _EXTENSION = 50, 255, 2**20
 
 
 def unpack_gzip(path: Path, target: Path, *, name: str, limit: int) -> None:
@@ -30,21 +32,41 @@ def unpack_tar(path: Path, target: Path, *, name: str, limit: int, only: Collect
     written if they lie in a folder of such a name; all of them are if it is empty.
     """
     try:
-        with gzip.open(path) as stream:
-            with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
-                _members(archive, target, name, limit, only)
-            _copy(stream, None, limit, name)  # on to the end, where gzip's checksum is
+        with (
+            gzip.open(path) as stream,
+            tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK, tarinfo=_Member) as archive,
+        ):
+            _members(archive, target, name, limit, only)
+            _end(archive, limit, name)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{name}: not a whole gzip file: {error}") from None
     except tarfile.TarError as error:
         raise ValueError(f"{name}: not a whole tar archive: {error}") from None
 
 
+class _Member(tarfile.TarInfo):
+    """A header that is whole or refused: to tarfile, the first that is not would be the end."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        try:
+            found = super().frombuf(buf, encoding, errors)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the end, and marked as it
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(f"a header is not whole: {error}") from None
+        if not (found.isreg() or found.isdir()) and found.size > _EXTENSION:
+            raise tarfile.ReadError(
+                f"a header is extended by {found.size} bytes, the most that is read is {_EXTENSION}"
+            )
+        return found
+
+
 def _members(archive: tarfile.TarFile, target: Path, name: str, limit: int, only: Collection[str]) -> None:
     total = count = 0
     while (member := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]  # a list of millions would fill the memory
-        total, count = total + member.size, count + 1
+        total, count = total + max(0, member.size), count + 1
         if total > limit or count > MOST_MEMBERS:
             bound = f"{limit} bytes in {MOST_MEMBERS} members"
             raise ValueError(f"{name}: member {member.name!r} goes beyond {bound}, the most that is unpacked")
@@ -56,12 +78,16 @@ def _members(archive: tarfile.TarFile, target: Path, name: str, limit: int, only
 def _place(name: str, member: tarfile.TarInfo, target: Path) -> PurePosixPath:
     """Where a member goes under the target: only plain files and folders, by relative paths without `..`."""
     path, reason = PurePosixPath(member.name), ""
-    if member.issym() or member.islnk():
+    if member.size < 0:
+        reason = f"has {member.size} bytes"
+    elif member.issym() or member.islnk():
         reason = f"is a link to {member.linkname!r}"
     elif not (member.isreg() or member.isdir()) or member.issparse():
         reason = "is neither a plain file nor a folder"
     elif path.is_absolute() or ".." in path.parts or "\\" in member.name or not member.name.isprintable():
         reason = "has a path that may lead out of the folder"
+    elif len(path.parts) > _DEPTH or any(len(part.encode(errors="replace")) > _NAME for part in path.parts):
+        reason = f"has a path of more than {_DEPTH} parts, or of more than {_NAME} bytes in one"
     elif hasattr(tarfile, "data_filter"):  # Python 3.10.12, 3.11.4 and later
         try:
             tarfile.data_filter(member, str(target))
@@ -86,11 +112,22 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, name: 
         raise ValueError(f"{name}: member {member.name!r} is in the place of another") from None
 
 
-def _copy(stream: gzip.GzipFile, file: IO[bytes] | None, limit: int, name: str) -> None:
+def _copy(stream: gzip.GzipFile, file: IO[bytes], limit: int, name: str) -> None:
+    for block in _blocks(stream, limit, name):
+        file.write(block)
+
+
+def _end(archive: tarfile.TarFile, limit: int, name: str) -> None:
+    """On to the end, where gzip's checksum is: there may be nothing but zeros."""
+    for block in _blocks(archive.fileobj, limit, name):
+        if any(block):
+            raise ValueError(f"{name}: not a whole tar archive: something lies behind its end")
+
+
+def _blocks(stream: Any, limit: int, name: str) -> Iterator[bytes]:
     total = 0
     while block := stream.read(_BLOCK):
         total += len(block)
         if total > limit:
             raise ValueError(f"{name}: it unpacks to more than {limit} bytes, the most that is unpacked")
-        if file:
-            file.write(block)
+        yield block
