@@ -27,11 +27,12 @@ def replace(path: Path, data: bytes) -> None:
 def prepare_place(path: Path) -> None:
     """Makes the folder of a file that takes long to make, and tries whether it could be written there."""
     make_folder(path.parent)
+    trial = path.with_name(f".{path.name}.{os.getpid()}.try")
     try:
-        replace(path.with_name(f".{path.name}.try"), b"")
+        replace(trial, b"")
     except OSError as error:
         raise ValueError(f"{path} cannot be written: {error.strerror}") from None
-    path.with_name(f".{path.name}.try").unlink()
+    trial.unlink()
 
 
 def make_folder(folder: Path) -> None:

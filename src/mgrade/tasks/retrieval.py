@@ -161,7 +161,9 @@ def stand_in_pairs(split: str, cited: Array, papers: int, where: str = "citation
     Two papers make one pair, whichever cites the other.
     """
     source = np.random.default_rng(derive(0, "retrieval stand-in"))
-    related = {_either_way(first, second): (first, second) for first, second in reversed(cited.tolist())}
+    related: dict[tuple[int, int], tuple[int, int]] = {}
+    for first, second in cited.tolist():
+        related.setdefault(_either_way(first, second), (first, second))
     if len(related) < 5:
         raise ValueError(f"{where} must have at least 5 different pairs, got {len(related)}")
     if papers * (papers - 1) // 2 < 2 * len(related):
@@ -171,7 +173,7 @@ def stand_in_pairs(split: str, cited: Array, papers: int, where: str = "citation
         first, second = source.integers(0, papers, 2).tolist()
         if first != second and _either_way(first, second) not in related:
             others.setdefault(_either_way(first, second), (first, second))
-    pairs = np.array([*reversed(related.values()), *others.values()], np.int64)
+    pairs = np.array([*related.values(), *others.values()], np.int64)
     labels = np.repeat([1, 0], len(related))
     order = source.permutation(len(pairs))
     share = len(pairs) // 10
