@@ -18,7 +18,8 @@ def replace(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        error.filename = str(path)  # a full disk names none, and nobody knows the temporary one
+        if error.errno is not None:
+            error.filename = str(path)  # a full disk names none, and nobody knows the temporary one
         raise
     finally:
         temporary.unlink(missing_ok=True)

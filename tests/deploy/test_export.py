@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -147,9 +148,10 @@ def test_an_export_that_names_files_elsewhere_leaves_them_alone(tmp_path):
     assert not (folder / "first.c").exists()
 
 
-def test_an_interrupted_export_is_none(tmp_path, monkeypatch):
+def test_an_export_that_cannot_be_written_leaves_the_earlier_one(tmp_path, monkeypatch):
     folder = tmp_path / "x"
     write_export(program_of(seed=1), "model", "c", folder)
+    earlier = {path.name: path.read_bytes() for path in folder.iterdir()}
     calls = itertools.count()
 
     def full(path, content):
@@ -159,9 +161,60 @@ def test_an_interrupted_export_is_none(tmp_path, monkeypatch):
 
     monkeypatch.setattr("mgrade.deploy.export.replace", full)
     with pytest.raises(ValueError, match="x: cannot be written: No space left on device"):
+        write_export(program_of(seed=2), "other", "c", folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == earlier
+    monkeypatch.undo()
+    write_export(program_of(seed=2), "other", "c", folder)
+    assert not (folder / "model.c").exists()
+
+
+def test_moves_that_are_interrupted_leave_no_export(tmp_path, monkeypatch):
+    folder = tmp_path / "x"
+    write_export(program_of(seed=1), "model", "c", folder)
+    calls, move = itertools.count(), os.replace
+
+    def interrupted(path, to):
+        if Path(to).parent == folder and next(calls) == 2:
+            raise KeyboardInterrupt
+        move(path, to)
+
+    monkeypatch.setattr("os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         write_export(program_of(seed=2), "model", "c", folder)
     with pytest.raises(ValueError, match=r"export\.json: cannot be read"):
         read_export(folder)
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize("text", ['{"my": 1}', "not json", '{"format": "mgrade-export", "files": []}'])
+def test_what_only_looks_like_an_export_is_not_written_over(tmp_path, text):
+    (tmp_path / "export.json").write_text(text)
+    (tmp_path / "model.c").write_text("mine")
+    with pytest.raises(ValueError, match=r"has a \w+\.\w+ already and (is no export|it is not of the export there)"):
+        write_export(program_of(), "model", "c", tmp_path)
+    assert (tmp_path / "model.c").read_text() == "mine"
+    assert (tmp_path / "export.json").read_text() == text
+
+
+def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_written(tmp_path):
+    (tmp_path / "model.c").mkdir()
+    with pytest.raises(ValueError, match=r"model\.c cannot be written: something else is in its place"):
+        write_export(program_of(), "model", "c", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.c"]
+
+
+def test_files_of_an_earlier_export_behind_a_link_or_with_impossible_names_stay(tmp_path):
+    folder, outside = tmp_path / "x", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "victim").write_text("kept")
+    write_export(program_of(), "first", "c", folder)
+    (folder / "link").symlink_to(outside)
+    description = json.loads((folder / "export.json").read_text())
+    description["files"] += ["link/victim", "a\0b", "\ud800", "n" * 300, "link"]
+    (folder / "export.json").write_text(json.dumps(description))
+    write_export(program_of(), "second", "c", folder)
+    assert (outside / "victim").read_text() == "kept"
+    assert not (folder / "first.c").exists()
 
 
 # Choices and names ----------------------------------------------------------------------------------------------------

@@ -10,18 +10,19 @@ from mgrade.deploy.judge import Streamed
 from mgrade.nn import ModelConfig
 
 
+@pytest.mark.parametrize("why", [ValueError("no C compiler found"), RuntimeError("gcc failed")])
 @pytest.mark.parametrize("readout", ["mean", "every"])
-def test_compiled_and_interpreted_give_the_same_outputs(readout, monkeypatch):
+def test_compiled_and_interpreted_give_the_same_outputs(readout, why, monkeypatch):
     program = integer(program_of("mgrade", readout=readout))
     config = ModelConfig.mgrade(inputs=program.inputs, outputs=program.outputs, dim=4, depth=1, readout=readout)
     x = torch.from_numpy(np.asarray(inputs_of(program, streams=5, time=23), np.float32))
     lengths = None if readout == "every" else torch.tensor([23, 1, 7, 22, 12])
     compiled = Streamed(program, config)(x, lengths=lengths)[0]
 
-    def none(name=None):
-        raise ValueError("no C compiler found")
+    def none(_):
+        raise why
 
-    monkeypatch.setattr(judge, "compiler", none)
+    monkeypatch.setattr(judge, "compile", none)
     interpreted = Streamed(program, config)(x, lengths=lengths)[0]
     assert compiled.shape == ((5, program.outputs) if lengths is not None else (5, 23, program.outputs))
     assert torch.equal(compiled, interpreted)

@@ -37,6 +37,8 @@ def test_names_say_which_columns_are_read():
     known = {"channels": ("left", "right")}
     assert parse("right,left\n1,2\n", **known) == [[2, 1]]
     assert parse("take;left;label;right\n7;1;up;2\n8;3;down;4\n", **known) == [[1, 2], [3, 4]]
+    assert parse('"a,x",label,1\n3,up,4\n', channels=("a,x", "1")) == [[3, 4]]
+    assert parse("1,label,0\n3,up,4\n", channels=("0", "1")) == [[4, 3]]
     assert parse("x,y\n1,2\n", **known) == parse("1,2\n", **known) == [[1, 2]]
     for text, message in (
         ("left,middle\n1,2\n", "here, line 1: has no column 'right'; the channels are left, right"),

@@ -83,3 +83,12 @@ def test_bad_input_is_named(forecaster):
         forecaster.score([np.zeros((2, 2))])
     with pytest.raises(ValueError, match="must have taken a sample"):
         forecaster.stream().forecast(2)
+
+
+@pytest.mark.parametrize("horizon", [0, -1, 1.5, True])
+def test_a_horizon_is_a_whole_number(horizon):
+    series = [np.sin(np.arange(30.0))[None]]
+    stream = StreamForecaster(epochs=1, budget="8KB").fit(series).stream()
+    stream.step([0.0])
+    with pytest.raises(ValueError, match="horizon must be a whole number of at least 1, got"):
+        stream.forecast(horizon)

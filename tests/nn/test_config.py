@@ -46,7 +46,7 @@ def test_a_bad_value_is_refused_by_the_name_of_its_field(name, value):
     ("fields", "match"),
     [
         ({"dim": 10**10}, r"^dim must be at most 1048576, got 10000000000$"),
-        ({"expansion": 1e308}, r"^expansion must give at most 1048576 hidden units, got 1e\+308 of dim 64$"),
+        ({"expansion": 1e38}, r"^expansion must give at most 1048576 hidden units, got 1e\+38 of dim 64$"),
         ({"expansion": 0.001}, r"^expansion must leave at least one hidden unit, got 0.001 of dim 64"),
         ({"conv": "none", "recurrence": "none", "mlp": "none"}, r"^conv, recurrence and mlp cannot all be 'none'"),
         ({"conv": "dilated", "depth": 20, "taps": 4}, r"^\(taps - 1\) .* 1048576 .* with taps 4 and depth 20$"),

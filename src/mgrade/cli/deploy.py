@@ -103,6 +103,8 @@ def stream(
         raise ValueError(f"{wav}: CSV goes to standard input: mgrade stream {source} < {wav}")
     _, program = read_export(source)
     known = read_about(source)
+    if known is not None:
+        known = known.fit(program)
     samples = wav_samples(program, wav, known) if wav else csv_samples(program, sys.stdin, "standard input", known)
     try:
         for outputs in stream(program, samples):

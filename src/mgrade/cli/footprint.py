@@ -57,7 +57,7 @@ def footprint(
         print(json.dumps({"name": found.name, **measured.to_dict(chips), "published": beside}, indent=1))
         return
     console = _console()
-    console.print(f"{found.name}, {precision.value}: {_shape(measured)}", highlight=False)
+    console.print(f"{found.name}, {precision.value}: {_shape(measured)}", highlight=False, markup=False)
     console.print()
     console.print(_components(measured))
     console.print()

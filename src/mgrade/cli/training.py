@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -129,7 +130,8 @@ def reproduce(
     use_data(data)
     if not show:
         try:
-            run_missing(experiments, root=out, device=choose_device(device), max_minutes=max_minutes)
+            with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+                run_missing(experiments, root=out, device=choose_device(device), max_minutes=max_minutes)
         except Stopped as stopped:
             print("mgrade:", stopped, file=sys.stderr)
             if stopped.signal:

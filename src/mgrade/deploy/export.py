@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -116,25 +119,45 @@ def write_export(program: Program, name: str, to: str, folder: Path, known: Abou
 
 
 def _write(folder: Path, files: dict[str, bytes], description: dict[str, Any]) -> None:
-    """Puts an export in the place of an earlier one, whose other files go. Its description goes first and comes last:
-    what is left of an interrupted export is none."""
-    earlier = _files_of(folder)
+    """Puts an export in the place of an earlier one, whose other files go.
+
+    All of it is written elsewhere before anything is moved. The description goes first and comes last: what is left of
+    moves that were interrupted is none.
+    """
+    earlier = _files_of(folder) or set()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / DESCRIPTION).unlink(missing_ok=True)
-    for path in earlier - files.keys():
-        (folder / path).unlink(missing_ok=True)
-    for path, content in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        replace(folder / path, content)
-    replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
-
-
-def _files_of(folder: Path) -> set[str]:
-    """The files that the export in a folder is made of; none where there is no export."""
+    staged = folder / f".export.{os.getpid()}.tmp"
     try:
-        named = read_description(folder / DESCRIPTION, FORMAT, VERSION).get("files", [])
-    except ValueError:
-        return set()
+        for path, content in (files | {DESCRIPTION: (json.dumps(description, indent=2) + "\n").encode()}).items():
+            (staged / path).parent.mkdir(parents=True, exist_ok=True)
+            replace(staged / path, content)
+        (folder / DESCRIPTION).unlink(missing_ok=True)
+        for path in earlier - files.keys():
+            _remove(folder, path)
+        for path in (*files, DESCRIPTION):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(staged / path, folder / path)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _remove(folder: Path, path: str) -> None:
+    """Removes a file of an earlier export, unless it is none or lies elsewhere, whatever its description says."""
+    with contextlib.suppress(OSError, ValueError):
+        file = folder / path
+        if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
+            file.unlink()
+
+
+def _files_of(folder: Path) -> set[str] | None:
+    """The files that the export in a folder is made of, of whatever version; None where there is no export."""
+    try:
+        found = json.loads((folder / DESCRIPTION).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        return None
+    named = found.get("files")
     return {path for path in named if isinstance(path, str) and _inside(path)} if isinstance(named, list) else set()
 
 
@@ -145,15 +168,20 @@ def _inside(path: str) -> bool:
 
 
 def check_folder(folder: Path, files: list[str]) -> None:
-    """Refuses to write over files that are not an export's."""
+    """Refuses to write over files that are not an export's, and to write where no file can be."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: is not a folder")
-    if (folder / DESCRIPTION).is_file():
-        return
-    if (folder / "config.json").is_file():
+    earlier = _files_of(folder)
+    if earlier is None and (folder / "config.json").is_file():
         raise ValueError(f"{folder}: is the folder of a saved model: choose another")
-    if there := [path for path in files if (folder / path).exists()]:
-        raise ValueError(f"{folder}: has a {there[0]} already and is no export: choose another folder")
+    mine = set() if earlier is None else earlier | {DESCRIPTION}
+    for path in (*files, DESCRIPTION):
+        place = folder / path
+        if path not in mine and place.exists() and not place.is_dir():
+            whose = "is no export" if earlier is None else "it is not of the export there"
+            raise ValueError(f"{folder}: has a {path} already and {whose}: choose another folder")
+        if place.is_dir() or any((folder / above).is_file() for above in PurePosixPath(path).parents):
+            raise ValueError(f"{folder}: {path} cannot be written: something else is in its place")
 
 
 def _printed(program: Program, name: str, to: str, known: About | None) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mgrade.deploy.c.host import compile, compiler
+from mgrade.deploy.c.host import compile
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.program import Program
 from mgrade.nn import ModelConfig
@@ -25,13 +25,11 @@ class Streamed:
 
     def __init__(self, program: Program, config: ModelConfig):
         self.program, self.config = program, config
+        self._run = self._execute
         try:
-            compiler()
-        except ValueError:
-            self._run = self._interpret
-        else:
             self._compiled = compile(program)
-            self._run = self._execute
+        except (ValueError, RuntimeError, OSError):  # as in `open_stream`
+            self._run = self._interpret
 
     def eval(self) -> Streamed:
         """As a model has it."""

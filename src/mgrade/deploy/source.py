@@ -137,9 +137,11 @@ def _kept(path: Path, inputs: int) -> tuple[Array, ...]:
     """The series that an estimator saved beside its model, as the model reads them."""
     try:
         series = safetensors.numpy.load(path.read_bytes()).values()
+        if any(one.dtype != np.float32 or one.ndim != 2 for one in series):
+            raise ValueError("it must hold series (time, channels) of float32")
         frames = [(one, inputs // one.shape[1]) for one in series]  # a step takes so many samples
         return tuple(one[: len(one) // frame * frame].reshape(-1, inputs) for one, frame in frames)
-    except (OSError, ValueError, IndexError, ZeroDivisionError, safetensors.SafetensorError) as error:
+    except (OSError, ValueError, KeyError, ZeroDivisionError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path}: is not the sample of an estimator: {error}") from None
 
 
@@ -150,9 +152,10 @@ def _channels(path: Path, inputs: int) -> tuple[Array, Array]:
         mean, scale = (np.array(fitted[name], np.float64) for name in ("mean", "scale"))  # type: ignore[index]
         frame = inputs // len(mean)
         mean, scale = np.tile(mean, frame), np.tile(scale, frame)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
         raise ValueError(f"{path}: is not whole: {error!r}") from None
-    if not (mean.shape == scale.shape == (inputs,) and np.isfinite(mean).all() and (scale > 0).all()):
+    finite = np.isfinite(mean).all() and np.isfinite(scale).all()
+    if not (mean.shape == scale.shape == (inputs,) and finite and (scale > 0).all()):
         raise ValueError(f"{path}: mean and scale must be those of {inputs} inputs")
     return mean, scale
 
@@ -206,8 +209,8 @@ def _rows(lines: Iterable[str], channels: tuple[str, ...], where: str) -> Iterat
                 continue
             first = not separator
             separator = separator or separator_of(line)
-            fields = [field.strip().strip('"') for field in line.lstrip("\ufeff").split(separator)]
-            if first and all(_number(field) is None for field in fields):
+            fields = [field.strip() for field in next(csv.reader([line.lstrip("\ufeff")], delimiter=separator))]
+            if first and (_are_named(channels, fields) or all(_number(field) is None for field in fields)):
                 chosen = _places(fields, channels, f"{where}, line {number}")
             elif chosen is None:
                 yield fields, f"{where}, line {number}"
@@ -219,6 +222,11 @@ def _rows(lines: Iterable[str], channels: tuple[str, ...], where: str) -> Iterat
         raise ValueError(f"{where}: must be UTF-8 text") from None
     except csv.Error as error:
         raise ValueError(f"{where}, line {number}: is not CSV: {error}") from None
+
+
+def _are_named(channels: tuple[str, ...], fields: list[str]) -> bool:
+    """Whether a line has the names of all channels, which may look like numbers."""
+    return bool(channels) and set(channels) <= set(fields)
 
 
 def separator_of(line: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 import warnings
 from collections.abc import Iterator
@@ -181,8 +182,8 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
             whole(name, getattr(self, name))
         series.check_layout(self.layout)
         programs.check_precision(self.precision)
-        if not (isinstance(self.rate, (int, float)) and self.rate > 0):
-            raise ValueError(f"rate must be a number above 0, got {self.rate!r}")
+        if not (isinstance(self.rate, (int, float)) and 0 < self.rate < math.inf):
+            raise ValueError(f"rate must be a finite number above 0, got {self.rate!r}")
         if not (isinstance(self.validation, (int, float)) and 0 <= self.validation < 1):
             raise ValueError(f"validation must be at least 0 and below 1, got {self.validation!r}")
         for name in OPTIONAL:
@@ -261,9 +262,14 @@ def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except (RuntimeError, TypeError):
-        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {name!r}") from None
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {name!r}")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device must be one that is there, got {name!r}")
+    return device
 
 
 @torch.no_grad()

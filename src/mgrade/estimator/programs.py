@@ -143,7 +143,7 @@ def read_budget(budget: str | int) -> int:
     """Bytes from `64KB` or a number."""
     try:
         limit = parse_bytes(budget) if isinstance(budget, str) else int(budget)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         limit = 0
     if limit < 1:
         raise ValueError(f"budget must be a number of bytes, as '64KB' or 65536, got {budget!r}")

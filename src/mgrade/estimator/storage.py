@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,11 +36,17 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
     if classes.dtype.kind not in "biufUO" or not all(isinstance(one, (str, int, float)) for one in classes.tolist()):
         raise ValueError(f"classes must be text or numbers to be saved, got {classes.dtype}")
     check_folder(folder, ESTIMATOR, SAMPLE, ABOUT)
-    estimator.model_.save(folder)
-    replace(folder / ABOUT, estimator.about_.to_bytes())
     sample = {str(index): np.ascontiguousarray(one, np.float32) for index, one in enumerate(estimator.sample_)}
     data = safetensors.numpy.save(sample)
-    replace(folder / SAMPLE, data)
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = folder / f".{SAMPLE}.{os.getpid()}"
+    try:
+        replace(staged, data)  # the largest file: a full disk is met before anything has changed
+        estimator.model_.save(folder)
+        os.replace(staged, folder / SAMPLE)
+    finally:
+        staged.unlink(missing_ok=True)
+    replace(folder / ABOUT, estimator.about_.to_bytes())
     parameters = estimator.get_params()
     if not isinstance(parameters["random_state"], (int, np.integer)):
         parameters["random_state"] = None
@@ -86,7 +93,15 @@ def load(cls: type[Estimator], folder: Path) -> Estimator:
         if "classes" in description:
             values = description["classes"]
             estimator.classes_ = np.array(values["values"], np.dtype(values["dtype"]))
-    except (KeyError, TypeError, ValueError) as error:
+        estimator._check_parameters()
+        if not (np.isfinite(estimator.mean_).all() and np.isfinite(estimator.scale_).all()):
+            raise ValueError("mean and scale must be finite")
+        if not (estimator.scale_ > 0).all():
+            raise ValueError("scale must be above 0")
+        known = getattr(estimator, "classes_", np.zeros(0))
+        if known.ndim != 1 or len(set(known.tolist())) != len(known):
+            raise ValueError("classes must be different from one another")
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{path}: is not whole: {error!r}") from None
     inputs, outputs = model.config.inputs, model.config.outputs
     widths = {len(estimator.mean_), len(estimator.scale_), *(one.shape[1] for one in sample)}

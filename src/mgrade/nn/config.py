@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ CHOICES = {
     "dropout_spans": ("step", "sequence"),
     "readout": ("every", "last", "mean", "sum"),
 }
+_LARGEST = 3.4028234663852886e38  # of float32
 GATE_BIASES = ("zero", "open", "closed", "uniform")
 SKIPS = ("conv", "recurrence", "mlp", "layer")
 BRANCH_NORMS = ("conv", "recurrence", "mlp")
@@ -255,8 +255,8 @@ class ModelConfig:
 
 
 def is_number(value: Any) -> bool:
-    """Whether `value` is a number that is finite as a float."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    """Whether `value` is a number that is finite in float32."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
 def check_whole(name: str, value: Any, most: int) -> None:

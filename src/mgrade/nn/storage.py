@@ -20,6 +20,7 @@ from mgrade.nn.config import ModelConfig
 from mgrade.nn.model import Model
 
 FORMAT, VERSION = "mgrade-model", 1
+_KINDS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DESCRIPTION = "config.json"
 WEIGHTS = "model-" + "[0-9a-f]" * 16 + ".safetensors"
 """The names of weights files, as a pattern that leaves out other libraries' `model-00001-of-00002.safetensors`."""
@@ -104,9 +105,11 @@ def _check_tensors(path: Path, model: Model, tensors: dict[str, torch.Tensor]) -
     for name in sorted(expected.keys() ^ tensors.keys()):
         raise ValueError(f"{path}: tensor {name!r} is {'missing' if name in expected else 'not part of the model'}")
     for name, tensor in tensors.items():
-        if not tensor.is_floating_point():
+        if tensor.dtype not in _KINDS:
             raise ValueError(f"{path}: tensor {name!r} must be floating point, got {tensor.dtype}")
         if tensor.shape != expected[name].shape:
             raise ValueError(
                 f"{path}: tensor {name!r} must have shape {tuple(expected[name].shape)}, got {tuple(tensor.shape)}"
             )
+        if not tensor.isfinite().all():
+            raise ValueError(f"{path}: tensor {name!r} must be finite numbers")

@@ -20,6 +20,8 @@ from mgrade._files import replace
 
 KEEP = 2
 _PATTERN = "step-*.safetensors"
+# What a run writes beside its tensors, and of which kind.
+_FACTS: dict[str, Any] = {"recipe": dict, "seed": int, "seconds": (int, float), "points": list}
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,12 @@ def _read(path: Path) -> Checkpoint:
         tensors = safetensors.torch.load(data)
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         facts = json.loads(header["__metadata__"]["mgrade"])
-        return Checkpoint(int(facts.pop("step")), tensors, facts)
-    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        step = facts.pop("step")
+        for name, kind in _FACTS.items():
+            if not isinstance(facts[name], kind):
+                raise ValueError(f"{name} is of another kind")
+        if not isinstance(step, int) or step < 0:
+            raise ValueError(f"step must be a whole number of at least 0, got {step!r}")
+        return Checkpoint(step, tensors, facts)
+    except (safetensors.SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"is not a checkpoint: {error}") from None

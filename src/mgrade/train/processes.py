@@ -49,12 +49,18 @@ class Processes:
             dist.barrier()
 
 
-def join(device: str) -> tuple[Processes, torch.device]:
-    """Joins the other processes if torchrun started this one, and says which device is its own."""
-    count = int(os.environ.get("WORLD_SIZE", "1"))
+def check_device(device: str) -> str:
+    """The kind of a device, which must be there."""
     kind = torch.device(device).type
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("device must be cpu: PyTorch sees no CUDA device, got cuda")
+    return kind
+
+
+def join(device: str) -> tuple[Processes, torch.device]:
+    """Joins the other processes if torchrun started this one, and says which device is its own."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    kind = check_device(device)
     if count == 1:
         return Processes(), torch.device(device)
     own = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device("cpu")

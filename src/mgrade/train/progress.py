@@ -39,7 +39,7 @@ class Bar:
 
     def __init__(self, console: Console):
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.completed}/{task.total}  {task.fields[facts]}"),
             TimeRemainingColumn(),

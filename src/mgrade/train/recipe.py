@@ -13,6 +13,7 @@ A variant is the same recipe with some values set otherwise; its name is `experi
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -145,7 +146,7 @@ def _text(base: str, name: str) -> tuple[str, str, str]:
     if base.endswith(".toml"):
         path = Path(base)
         try:
-            return path.read_text("utf-8"), path.absolute().parent.name or "recipe", path.stem
+            return path.read_text("utf-8"), Path(os.path.abspath(base)).parent.name or "recipe", path.stem
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"recipe {base}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     experiment, slash, model = base.partition("/")
@@ -166,6 +167,11 @@ def _parse(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     variants = table.pop("variants", {})
     if not isinstance(variants, dict) or not all(isinstance(v, dict) for v in variants.values()):
         raise ValueError(f"recipe {name}: variants must be tables")
+    for variant in variants:
+        if not 0 < len(variant) <= 100 or not variant.isprintable() or "/" in variant:
+            raise ValueError(
+                f"recipe {name}: variants must have names of 1 to 100 characters without /, got {variant!r}"
+            )
     return table, variants
 
 
@@ -180,7 +186,8 @@ def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 def _value(text: str) -> Any:
     """A value as TOML writes it; anything else is a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        found = tomllib.loads(f"value = {text}")
+        return found["value"] if len(found) == 1 else text
     except (ValueError, RecursionError):
         return text
 

@@ -235,13 +235,17 @@ class Run:
         value = figures[task.metric]
         if self.step < max(self.sigma, default=0):  # not yet the model that will be saved
             return
-        if self.best is None or (value >= self.best.value if task.higher_is_better else value <= self.best.value):
+        no_worse = self.best is None or (
+            value >= self.best.value if task.higher_is_better else value <= self.best.value
+        )
+        if self.best is None or no_worse or math.isnan(self.best.value):
             weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
             self.best = Best(self.step, value, weights)
 
     def _check(self) -> None:
-        """Stops at a loss that is not finite."""
+        """Stops at a loss that is not finite, or at weights that are not."""
         if not self.training.failed():
+            self._check_weights()
             return
         done = int(self.training.updates())
         named = offender(self.model, self._loss, self.feed(done))
@@ -250,6 +254,16 @@ class Run:
             f"the loss of step {done + 1} is not finite: learning rate {rate:.3g}, first tensor: {named};"
             f" {self.folder} keeps the last good checkpoint"
         )
+
+    def _check_weights(self) -> None:
+        named = list(self.model.named_parameters())
+        finite = torch.stack([parameter.isfinite().all() for _, parameter in named])
+        if not finite.all():
+            name = named[int(finite.logical_not().nonzero()[0])][0]
+            raise NotFiniteError(
+                f"the weights after step {self.step} are not finite: learning rate up to {self.recipe.train.rate:.3g},"
+                f" first tensor: {name}; {self.folder} keeps the last good checkpoint"
+            )
 
     def _loss(self, model: Model, *batch: Tensor) -> tuple[Tensor, Tensor]:
         return self.recipe.task.loss(model, *batch, weight=self.weight)
@@ -317,9 +331,17 @@ class Run:
             )
         if facts["seed"] != self.seed:
             raise ValueError(f"{self.folder} holds another run: the seed differs")
-        self.model.load_state_dict(_under("model.", found.tensors))
-        self.training.load_state(_under("optimiser.", found.tensors))
-        self.loss_sum.copy_(found.tensors["loss_sum"])
+        if found.step > self.steps:
+            raise ValueError(f"{self.folder} holds a checkpoint of step {found.step}, the run has {self.steps}")
+        try:
+            self.model.load_state_dict(_under("model.", found.tensors))
+            self.training.load_state(_under("optimiser.", found.tensors))
+            self.loss_sum.copy_(found.tensors["loss_sum"])
+        except (KeyError, RuntimeError) as error:
+            what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+            raise ValueError(
+                f"{self.folder}: the checkpoint of step {found.step} is of another model: {what}"
+            ) from None
         self.step, self.seconds, self.points = found.step, facts["seconds"], facts["points"]
         if "best" in facts:
             weights = {name: tensor.to(self.device) for name, tensor in _under("best.", found.tensors).items()}

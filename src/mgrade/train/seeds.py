@@ -14,7 +14,7 @@ import torch
 
 from mgrade.nn import Model, load
 from mgrade.train.evaluate import evaluate, precision
-from mgrade.train.processes import Processes, join, leave
+from mgrade.train.processes import Processes, check_device, join, leave
 from mgrade.train.progress import Reporter, Silent, need_tensorboard, reporter
 from mgrade.train.recipe import Recipe, check_distinct, from_dict, load_recipe, of_experiment
 from mgrade.train.result import difference, read_result, result_path, run_folder, write_result
@@ -44,8 +44,7 @@ def launch(
 
     Runs lie under `root`/runs, results under `root`/results. A seed whose result is there is not run again.
     """
-    if max_minutes is not None and not max_minutes > 0:
-        raise ValueError(f"max_minutes must be above 0, got {max_minutes}")
+    _check_minutes(max_minutes)
     if not checkpoint_seconds >= 0:
         raise ValueError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
     if root.exists() and not root.is_dir():
@@ -92,10 +91,16 @@ def launch(
     return paths
 
 
+def _check_minutes(max_minutes: float | None) -> None:
+    if max_minutes is not None and not max_minutes > 0:
+        raise ValueError(f"max_minutes must be above 0, got {max_minutes}")
+
+
 def run_missing(
     experiments: Sequence[str], *, root: Path = Path(), device: str = "cpu", max_minutes: float | None = None
 ) -> None:
     """Trains every seed of every recipe of the experiments that has no result yet."""
+    _check_minutes(max_minutes)
     recipes = [load_recipe(name) for experiment in experiments for name in of_experiment(experiment)]
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     for recipe in recipes:
@@ -122,6 +127,7 @@ def open_run(folder: Path) -> tuple[Recipe, int, Model]:
 def judge_run(folder: Path, device: str) -> dict[str, float]:
     """The figures of a finished run's model on its test set."""
     recipe, seed, model = open_run(folder)
+    check_device(device)
     own = torch.device(device)
     with precision(recipe.train.precision, own):
         test = recipe.task.examples("test", seed, own)
