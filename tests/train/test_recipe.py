@@ -101,7 +101,7 @@ def test_a_path_may_have_an_at_sign(tmp_path):
         ("seeds=[1, 1]", "seeds must differ, got [1, 1]"),
         ("model.readout=last", "model.readout must be every for this task, got 'last'"),
         ("model.pair=true", "model.pair is settled by the task, at False"),
-        ("model.expansion=1e308", "model.expansion must give at most 1048576 hidden units, got 1e+308 of dim 32"),
+        ("model.expansion=1e38", "model.expansion must give at most 1048576 hidden units, got 1e+38 of dim 32"),
         ("model.dim=9999999", "model.dim must be at most 1048576, got 9999999"),
         ("train.batch=99999999999", "train.batch must be at most 1048576, got 99999999999"),
         ("train.steps=1000000000000", "train.steps must be at most 100000000, got 1000000000000"),

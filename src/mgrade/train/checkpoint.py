@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,6 @@ from mgrade._files import replace
 
 KEEP = 2
 _PATTERN = "step-*.safetensors"
-# What a run writes beside its tensors, and of which kind.
-_FACTS: dict[str, Any] = {"recipe": dict, "seed": int, "seconds": (int, float), "points": list}
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,15 @@ def write(folder: Path, checkpoint: Checkpoint) -> Path:
     return path
 
 
-def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that is whole, and a line about each newer one that is not."""
+def newest(folder: Path, facts: Mapping[str, Any] | None = None) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that is whole, and a line about each newer one that is not.
+
+    facts: what it must tell, by name and type.
+    """
     problems: list[str] = []
     for path in _newest_first(folder):
         try:
-            return _read(path), problems
+            return _read(path, facts or {}), problems
         except ValueError as error:
             problems.append(f"{path}: {error}")
     return None, problems
@@ -69,7 +71,7 @@ def _newest_first(folder: Path) -> list[Path]:
     return sorted(folder.glob(_PATTERN), reverse=True)
 
 
-def _read(path: Path) -> Checkpoint:
+def _read(path: Path, wanted: Mapping[str, Any]) -> Checkpoint:
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -81,7 +83,7 @@ def _read(path: Path) -> Checkpoint:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         facts = json.loads(header["__metadata__"]["mgrade"])
         step = facts.pop("step")
-        for name, kind in _FACTS.items():
+        for name, kind in wanted.items():
             if not isinstance(facts[name], kind):
                 raise ValueError(f"{name} is of another kind")
         if not isinstance(step, int) or step < 0:

@@ -37,6 +37,8 @@ from mgrade.train.step import TrainingStep, cosine
 
 # Sigma narrows in so many equal stages: each is a constant of the captured step.
 SIGMA_STAGES = 16
+# What a checkpoint tells beside its tensors.
+_FACTS = {"recipe": dict, "seed": int, "seconds": (int, float), "points": list}
 # Processes ask one another whether to stop every so many steps.
 _AGREE_EVERY = 10
 
@@ -111,7 +113,7 @@ class Run:
         if self.processes.first:
             self._possess()
         self.processes.wait()
-        found, problems = checkpoint.newest(self._checkpoints)
+        found, problems = checkpoint.newest(self._checkpoints, _FACTS)
         for line in problems:
             self.reporter.say(f"damaged checkpoint {line}")
         if (found or problems) and not resume:
