@@ -177,11 +177,11 @@ def check_folder(folder: Path, files: list[str]) -> None:
     mine = set() if earlier is None else earlier | {DESCRIPTION}
     for path in (*files, DESCRIPTION):
         place = folder / path
-        if path not in mine and place.exists() and not place.is_dir():
-            whose = "is no export" if earlier is None else "it is not of the export there"
-            raise ValueError(f"{folder}: has a {path} already and {whose}: choose another folder")
         if place.is_dir() or any((folder / above).is_file() for above in PurePosixPath(path).parents):
             raise ValueError(f"{folder}: {path} cannot be written: something else is in its place")
+        if path not in mine and place.exists():
+            whose = "is no export" if earlier is None else "it is not of the export there"
+            raise ValueError(f"{folder}: has a {path} already and {whose}: choose another folder")
 
 
 def _printed(program: Program, name: str, to: str, known: About | None) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mgrade.estimator.base import whole
 from mgrade.nn import Model
 
 Output = npt.NDArray[np.float64]
@@ -80,8 +81,7 @@ class ForecastStream(Stream):
         """The next samples (horizon, channels) if none came in between: the stream itself stays where it is."""
         if self._next is None:
             raise ValueError("a stream must have taken a sample before it can forecast, got none")
-        if isinstance(horizon, bool) or not isinstance(horizon, (int, np.integer)) or horizon < 1:
-            raise ValueError(f"horizon must be a whole number of at least 1, got {horizon!r}")
+        horizon = whole("horizon", horizon)
         kept = self._state, self.steps, self._next
         ahead = [self._next]
         while len(ahead) < horizon:

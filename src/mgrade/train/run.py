@@ -237,10 +237,8 @@ class Run:
         value = figures[task.metric]
         if self.step < max(self.sigma, default=0):  # not yet the model that will be saved
             return
-        no_worse = self.best is None or (
-            value >= self.best.value if task.higher_is_better else value <= self.best.value
-        )
-        if self.best is None or no_worse or math.isnan(self.best.value):
+        before = math.nan if self.best is None else self.best.value
+        if math.isnan(before) or (value >= before if task.higher_is_better else value <= before):
             weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
             self.best = Best(self.step, value, weights)
 
