@@ -30,6 +30,19 @@ def exported(model, state, **options):
     )
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_exported_model_takes_any_number_of_steps(preset):
+    model = model_of(small(preset))
+    any_number = ({1: torch.export.Dim("time", min=1, max=512)},)
+    program = torch.export.export(model, (random_input(model.config, 2, 11),), dynamic_shapes=any_number).module()
+    for time in (1, 2, 5, 40):
+        x = random_input(model.config, 2, time)
+        (got, after), (expected, state) = program(x), model(x)
+        assert_close(got, expected, 1e-12)
+        for name, tensor in leaves(state).items():
+            assert_close(leaves(after)[name], tensor, 1e-12)
+
+
 def training_step(model):
     def step(x, lengths, reset):
         y, state = model(x, lengths=lengths, reset=reset)

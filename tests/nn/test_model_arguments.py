@@ -173,6 +173,9 @@ def test_a_batch_that_is_no_number_of_rows_is_refused(model, batch):
         ({"total": None}, r"^state.total must be a tensor, got NoneType$"),
         ({"history": (None, None)}, r"^state.history\[0\] must be a tensor, got NoneType$"),
         ({"hidden": 5}, r"^state.hidden must be a tuple of tensors, got int$"),
+        ({"hidden": (torch.zeros(2, 6).long(),) * 2}, r"^state.hidden\[0\] must be floating-point, got torch.int64$"),
+        ({"total": torch.zeros(2, 6).cfloat()}, r"^state.total must be floating-point, got torch.complex64$"),
+        ({"steps": torch.zeros(2)}, r"^state.steps must be int64, got torch.float32$"),
     ],
 )
 def test_a_state_with_something_else_in_it_is_refused(model, changes, match):
@@ -183,6 +186,10 @@ def test_a_step_that_is_no_tensor_is_refused(model):
     assert_refused(r"^x must be a tensor, got int$", model.step, 3, model.initial_state(2))
 
 
-@pytest.mark.parametrize("x_t", [X, X[:, 0, :2], X[0, 0], X[0, 0, 0]])
+@pytest.mark.parametrize("x_t", [X, X[0, 0], X[0, 0, 0]])
 def test_a_step_of_the_wrong_shape_is_refused(model, x_t):
-    assert_refused(r"^x must be floating point", model.step, x_t, model.initial_state(2))
+    assert_refused(r"^x_t must have shape \(batch, 3\), got ", model.step, x_t, model.initial_state(2))
+
+
+def test_a_step_of_the_wrong_width_is_refused(model):
+    assert_refused(r"^x must be floating point", model.step, X[:, 0, :2], model.initial_state(2))

@@ -6,7 +6,6 @@ import torch
 from helpers import PRESETS, assert_close, in_pieces, model_of, random_input, small
 
 HALVES = [torch.float16, torch.bfloat16]
-RECURRENT = [preset for preset in PRESETS if "lru" not in preset]  # PyTorch has no complex numbers in half precision
 
 
 def twin(model, dtype):
@@ -15,7 +14,7 @@ def twin(model, dtype):
     return other
 
 
-@pytest.mark.parametrize("preset", RECURRENT)
+@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_a_model_in_half_precision_is_near_the_same_weights_in_float32(preset, dtype):
     model = model_of(small(preset, readout="mean"), dtype)
@@ -23,7 +22,24 @@ def test_a_model_in_half_precision_is_near_the_same_weights_in_float32(preset, d
     y, state = model(x)
     assert y.dtype == dtype
     assert_close(y, twin(model, torch.float32)(x.float())[0], 20 * torch.finfo(dtype).eps)
-    assert all(hidden.dtype == torch.float32 for hidden in state.hidden if hidden.numel())
+    assert all(hidden.dtype in (torch.float32, torch.complex64) for hidden in state.hidden if hidden.numel())
+
+
+@pytest.mark.parametrize("readout", ["mean", "sum"])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_totals_over_many_steps_keep_growing_in_half_precision(readout, dtype):
+    model = model_of(small("mingru", readout=readout, depth=1), dtype)
+    with torch.no_grad():
+        model.layers[0].norm.weight.zero_()
+        model.layers[0].norm.bias.fill_(0.9)  # at every step
+        x = random_input(model.config, 1, 1000, dtype)
+        whole, _ = model(x)
+        state = model.initial_state(1)
+        for x_t in x.unbind(1):
+            y, state = model.step(x_t, state)
+    assert state.total.dtype == torch.float32
+    assert_close(state.total / state.steps, torch.full_like(state.total, 0.9), 1e-2)
+    assert_close(y, whole, 4 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

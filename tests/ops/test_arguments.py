@@ -4,7 +4,15 @@ import pytest
 import torch
 
 from helpers import OPERATORS, assert_refused, each_operator
-from mgrade.ops import delay_conv, delay_kernel, diagonal_scan, dilated_conv, gated_recurrence, gated_scan
+from mgrade.ops import (
+    delay_conv,
+    delay_kernel,
+    diagonal_scan,
+    dilated_conv,
+    feedforward,
+    gated_recurrence,
+    gated_scan,
+)
 
 X = torch.zeros(2, 5, 3)
 WEIGHT, POSITION = torch.zeros(3, 2), torch.zeros(3, 2)
@@ -134,3 +142,30 @@ def test_positions_at_both_ends_are_in_range():
 def test_valid_arguments_are_not_refused(name):
     operator = OPERATORS[name]
     operator(operator.sample(2, 5, 3), reset=torch.ones(2, 5, dtype=torch.bool), lengths=torch.tensor([0, 5]))
+
+
+MLP = {
+    "x": X,
+    "input": torch.zeros(6, 3),
+    "input_bias": torch.zeros(6),
+    "output": torch.zeros(3, 6),
+    "output_bias": torch.zeros(3),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"x": X[0]}, r"^x must have shape \(batch, time, dim\)"),
+        ({"input": torch.zeros(6, 2)}, r"^input must have shape \(inner, dim\) = \(any, 3\), got \(6, 2\)"),
+        ({"input_bias": torch.zeros(5)}, r"^input_bias must have shape \(inner\) = \(6\), got \(5,\)"),
+        ({"output": torch.zeros(3, 7)}, r"^output must have shape \(dim, inner\) = \(3, 6\), got \(3, 7\)"),
+        ({"output": torch.zeros(4, 6)}, r"^output must have shape"),
+        ({"output_bias": torch.zeros(2)}, r"^output_bias must have shape \(dim\) = \(3\), got \(2,\)"),
+        ({"scale": torch.zeros(2), "shift": torch.zeros(3)}, r"^scale must have shape"),
+        ({"scale": torch.zeros(3), "shift": torch.zeros(1)}, r"^shift must have shape"),
+        ({"base": torch.zeros(2, 4, 3)}, r"^base must have shape .* = \(2, 5, 3\), got \(2, 4, 3\)"),
+    ],
+)
+def test_feedforward(change, match):
+    assert_refused(match, feedforward, **{**MLP, **change})

@@ -76,7 +76,7 @@ def test_a_recurrence_tells_them_apart_at_any_distance():
 
 
 def test_bad_sizes_are_refused_by_name():
-    with pytest.raises(ValueError, match="delays must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="delays must be a whole number of at least 1, got 0"):
         takens_model(0, 1)
-    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="size must be a whole number of at least 1, got 0"):
         twin_histories(0)

@@ -61,9 +61,10 @@ def buffer(config: ModelConfig) -> dict[str, int]:
 
 
 def state(config: ModelConfig) -> dict[str, int]:
-    """What this package's model keeps between steps, in real numbers: no formula of the paper, but the truth.
+    """What this package's model keeps between steps, in real numbers: no formula of the paper, but what is there.
 
-    A delay line holds the past without the present, an LRU's units are complex, a pooled readout has a sum.
+    A delay line holds the past without the present, an LRU's units are complex, a pooled readout has a sum; the count
+    of its steps, one whole number, is left out.
     """
     past = sum(config.memory(layer) for layer in range(config.depth))
     units = {"mingru": config.hidden, "lru": 2 * config.hidden, "none": 0}[config.recurrence]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -63,6 +64,10 @@ class GLU(nn.Module):
 
     def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
         """x (…, inner) -> (…, dim), added to `base` if there is one."""
+        if _awaited(self):
+            active = F.gelu(x, approximate="tanh")
+            y = self.value(active) * torch.sigmoid(self.gate(active))
+            return y if base is None else base + y
         return glu(x, self.value.weight, self.value.bias, self.gate.weight, self.gate.bias, base)
 
 
@@ -119,7 +124,7 @@ class Block(nn.Module):
         return self._end(x, start), self._whole(x.shape[0], history, hidden)
 
     def _takes_step(self, x: Tensor) -> bool:
-        return self._steps_at_once and takes_step(x) and not self._dropout()
+        return self._steps_at_once and takes_step(x) and not self._dropout() and not _awaited(self)
 
     def _step(self, x: Tensor, history: Tensor, hidden: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """One step of a stream without the calls that its parts would take."""
@@ -130,7 +135,7 @@ class Block(nn.Module):
             x,
             history,
             hidden,
-            None if conv is None else conv.kernel(),
+            None if conv is None else conv.drawn(),
             1 if conv is None else conv.dilation,
             (recurrence.weight, recurrence.bias),
             (mlp.input.weight, mlp.input.bias),
@@ -173,7 +178,8 @@ class Block(nn.Module):
 
     def _fuses_end(self) -> bool:
         """Whether MLP, skip and norm are the plain sequence that `ops.feedforward` computes at once."""
-        return isinstance(self.mlp, MLP) and "mlp" in self.skips and "layer" not in self.skips
+        plain = isinstance(self.mlp, MLP) and "mlp" in self.skips and "layer" not in self.skips
+        return plain and not _awaited(self)
 
     def _end(self, x: Tensor, start: Tensor) -> Tensor:
         """MLP, the skip over the layer and the norm, as far as there are any."""
@@ -211,6 +217,18 @@ class Block(nn.Module):
         history = parameter.new_zeros(batch, 0, 0) if self.conv is None else self.conv.initial_state(batch)
         hidden = parameter.new_zeros(batch, 0) if self.recurrence is None else self.recurrence.initial_state(batch)
         return history, hidden
+
+
+def _awaited(module: nn.Module) -> bool:
+    """Whether a hook, as that of `torch.nn.utils.prune`, waits for a call of a part, or of a part of that."""
+    for part in module._modules.values():
+        if part is None:
+            continue
+        if part._forward_pre_hooks or part._forward_hooks or part._backward_hooks or part._backward_pre_hooks:
+            return True
+        if part._modules and _awaited(part):
+            return True
+    return False
 
 
 def _is_plain(config: ModelConfig) -> bool:

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
-from mgrade.ops import delay_kernel, dilated_conv
+from mgrade.ops import _check, delay_kernel, dilated_conv
 
 
 class DelayConv(nn.Module):
     """Depthwise convolution whose taps have learnable weights and learnable delays.
 
-    weight, position (dim, taps). Positions stay within 0 .. length - 1: call `Model.constrain_` after an update.
+    weight, position (dim, taps). Positions stay within 0 .. length - 1: call `constrain_` after an update.
     """
 
     def __init__(self, dim: int, taps: int, length: int, sigma: float, init: str = "even", scale: float = 1.0):
@@ -38,21 +38,36 @@ class DelayConv(nn.Module):
         skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> y (batch, time, dim), plus x itself if `skip`, and the delay line after it."""
-        return dilated_conv(x, self.kernel(), history=state, reset=reset, lengths=lengths, skip=skip)
+        return dilated_conv(x, self.drawn(), history=state, reset=reset, lengths=lengths, skip=skip)
 
     def kernel(self) -> Tensor:
-        """The weight of every delay, (dim, length): on a CPU without gradients drawn anew only if the taps changed."""
+        """The weight of every delay, (dim, length)."""
+        return self.drawn().clone()
+
+    def drawn(self) -> Tensor:
+        """The kernel, to be read only: on a CPU without gradients it is drawn anew only if the taps changed."""
         weight, position = self.weight, self.position
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or weight.device.type != "cpu":
+        if torch.is_grad_enabled() or not _check.values_visible(weight):
             return delay_kernel(weight, position, length=self.length, sigma=self.sigma)
         if self._drawn is not None:
             *taps, sigma, kernel = self._drawn
-            same = sigma == self.sigma and kernel.dtype == weight.dtype
+            same = sigma == self.sigma and kernel.dtype == weight.dtype and kernel.shape[1] == self.length
             if same and torch.equal(taps[0], weight) and torch.equal(taps[1], position):
                 return kernel
         kernel = delay_kernel(weight, position, length=self.length, sigma=self.sigma)
         self._drawn = weight.detach().clone(), position.detach().clone(), self.sigma, kernel
         return kernel
+
+    @property
+    def last_position(self) -> float:
+        """The largest position there may be: `length` - 1, or what its dtype has next below that."""
+        end = torch.tensor(float(self.length - 1), dtype=self.position.dtype)
+        return float(end if float(end) <= self.length - 1 else torch.nextafter(end, torch.zeros_like(end)))
+
+    @torch.no_grad()
+    def constrain_(self) -> None:
+        """Brings positions back into their range: call after every update."""
+        self.position.clamp_(0.0, self.last_position)
 
     @torch.no_grad()
     def snap_(self) -> None:
@@ -103,6 +118,10 @@ class DilatedConv(nn.Module):
 
     def kernel(self) -> Tensor:
         """The weight of every tap, (dim, taps)."""
+        return self.drawn().clone()
+
+    def drawn(self) -> Tensor:
+        """The kernel, to be read only."""
         return self.weight
 
     def initial_state(self, batch: int) -> Tensor:

@@ -55,5 +55,5 @@ def ring_(log_rate: Tensor, log_phase: Tensor, radii: tuple[float, float]) -> No
     """Eigenvalues exp(-exp(log_rate) + i exp(log_phase)) uniform on the ring between two radii."""
     low, high = radii
     area = torch.empty_like(log_rate).uniform_(0, 1) * (high**2 - low**2) + low**2
-    log_rate.copy_(torch.log(-0.5 * torch.log(area.clamp_min(1e-12))))
+    log_rate.copy_(torch.log(-0.5 * torch.log(area.clamp(1e-12, 1 - 2**-20))))
     log_phase.copy_(torch.log(torch.empty_like(log_phase).uniform_(1e-6, 1) * (2 * math.pi)))

@@ -16,10 +16,17 @@ from mgrade.nn.config import ModelConfig
 from mgrade.nn.convolution import DelayConv
 from mgrade.nn.readout import Readout
 from mgrade.ops import _check
+from mgrade.ops._backend import is_autocast
 
 # Vocabularies up to this size are encoded by a product with one-hot vectors, whose gradient is a product as well:
 # for few symbols that beats adding up rows of an embedding.
 ONE_HOT_UP_TO = 256
+# What the tensors of a state are.
+KINDS = {
+    "floating-point": Tensor.is_floating_point,
+    "complex": Tensor.is_complex,
+    "int64": lambda tensor: tensor.dtype == torch.int64,
+}
 
 
 class State(NamedTuple):
@@ -47,6 +54,8 @@ class Model(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
+        if not isinstance(config, ModelConfig):
+            raise ValueError(f"config must be a ModelConfig, got {type(config).__name__}")
         self.config = config
         self.encoder = linear_layer(config.inputs, config.dim)
         self.symbols: Tensor
@@ -100,7 +109,10 @@ class Model(nn.Module):
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         """One step: x_t (batch, inputs), or token ids (batch) -> outputs (batch, outputs) and the next state."""
-        y, state = self(x_t[:, None] if isinstance(x_t, Tensor) and x_t.dim() else x_t, state)
+        if isinstance(x_t, Tensor) and x_t.dim() != (wanted := 1 if self.config.tokens else 2):
+            shape = "(batch)" if wanted == 1 else f"(batch, {self.config.inputs})"
+            raise ValueError(f"x_t must have shape {shape}, got {tuple(x_t.shape)}")
+        y, state = self(x_t[:, None] if isinstance(x_t, Tensor) else x_t, state)
         return (y[:, 0] if self.config.readout == "every" else y), state
 
     def initial_state(self, batch: int) -> State:
@@ -116,7 +128,7 @@ class Model(nn.Module):
         if positions:
             with torch.no_grad():
                 torch._foreach_clamp_min_(positions, 0.0)
-                torch._foreach_clamp_max_(positions, float(self.config.max_delay - 1))
+                torch._foreach_clamp_max_(positions, convs[0].last_position)
 
     def save(self, folder: str | Path) -> None:
         """Writes `folder`: the configuration as JSON and the weights as safetensors, all or nothing."""
@@ -245,7 +257,7 @@ class Model(nn.Module):
                     raise ValueError(f"x must hold token ids from 0 to {config.inputs - 1}, got {worst}")
         elif not x.is_floating_point() or x.dim() != 3 or x.shape[2] != config.inputs:
             raise ValueError(f"x must be floating point (batch, time, {config.inputs}), got {x.dtype} {tuple(x.shape)}")
-        elif x.dtype != (dtype := self.encoder.weight.dtype) and not torch.is_autocast_enabled(x.device.type):
+        elif x.dtype != (dtype := self.encoder.weight.dtype) and not is_autocast(x):
             raise ValueError(f"x must have the dtype of the weights, {dtype}, got {x.dtype}")
         if config.pair and x.shape[0] % 2:
             raise ValueError(f"x must hold pairs of rows, first documents then second ones, got {x.shape[0]} rows")
@@ -270,25 +282,26 @@ class Model(nn.Module):
                 raise ValueError(f"state.{name} must be a tuple of tensors, got {type(given).__name__}")
             if len(given) != depth:
                 raise ValueError(f"state.{name} must have one entry per layer, {depth}, got {len(given)}")
-        for name, tensor, shape in self._state_shapes(state, batch):
-            if not isinstance(tensor, Tensor):
-                raise ValueError(f"state.{name} must be a tensor, got {type(tensor).__name__}")
-            if tuple(tensor.shape) != shape:
-                raise ValueError(
-                    f"state.{name} must have shape {shape}, got {tuple(tensor.shape)}: is it another model's?"
-                )
-
-    def _state_shapes(self, state: State, batch: int) -> list[tuple[str, Tensor, tuple[int, ...]]]:
-        config = self.config
+        config, real = self.config, "floating-point"
         dim = config.dim if config.conv != "none" else 0
         units = config.hidden if config.recurrence != "none" else 0
-        pooled = 0 if config.readout == "every" else config.dim
-        return [
-            *((f"history[{i}]", h, (batch, config.memory(i), dim)) for i, h in enumerate(state.history)),
-            *((f"hidden[{i}]", h, (batch, units)) for i, h in enumerate(state.hidden)),
-            ("total", state.total, (batch, pooled)),
-            ("steps", state.steps, (batch,)),
-        ]
+        kind = "complex" if config.recurrence == "lru" else real
+        for layer in range(depth):
+            _check_part("history", layer, state.history[layer], (batch, config.memory(layer), dim), real)
+            _check_part("hidden", layer, state.hidden[layer], (batch, units), kind)
+        _check_part("total", None, state.total, (batch, 0 if config.readout == "every" else config.dim), real)
+        _check_part("steps", None, state.steps, (batch,), "int64")
+
+
+def _check_part(field: str, layer: int | None, tensor: Any, shape: tuple[int, ...], kind: str) -> None:
+    if isinstance(tensor, Tensor) and tensor.shape == shape and KINDS[kind](tensor):
+        return
+    name = f"state.{field}" if layer is None else f"state.{field}[{layer}]"
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
+    if tensor.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {tuple(tensor.shape)}: is it another model's?")
+    raise ValueError(f"{name} must be {kind}, got {tensor.dtype}")
 
 
 def _check_batch(batch: Any) -> None:

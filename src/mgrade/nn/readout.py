@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from mgrade.nn.block import linear_layer
 from mgrade.nn.config import ModelConfig
+from mgrade.ops._backend import accumulator
 
 
 class PairHead(nn.Module):
@@ -28,7 +29,8 @@ class Readout(nn.Module):
     """A linear head, and what it reads: each step's features (or GELU of them), the last, or their running sum or mean.
 
     The head is linear, so the mean of the outputs is the head of the mean features: `total` (batch, dim) and
-    `steps` (batch) are all that streaming needs to remember. After a restart they begin anew.
+    `steps` (batch) are all that streaming needs to remember. After a restart they begin anew. The total is
+    float32, also for half precision: after some 2**24 steps a further one is too little to change it.
     """
 
     def __init__(self, config: ModelConfig):
@@ -51,14 +53,16 @@ class Readout(nn.Module):
         if self.kind == "every":
             return self.head(x), state
         total, steps = state
-        total, steps = self._pool(x, total.to(next(self.parameters()).dtype), steps, reset, lengths)
+        dtype = next(self.parameters()).dtype
+        total, steps = self._pool(x, total.to(accumulator(dtype)), steps, reset, lengths)
         y: Tensor
         if self.kind == "mean":
-            y = self.head(total / steps.clamp_min(1)[:, None])
+            y = self.head((total / steps.clamp_min(1)[:, None]).to(dtype))
         elif self.kind == "sum" and isinstance(self.head, nn.Linear):
-            y = F.linear(total, self.head.weight) + steps[:, None] * self.head.bias
+            weight, bias = self.head.weight.to(total.dtype), self.head.bias.to(total.dtype)
+            y = (F.linear(total, weight) + steps[:, None] * bias).to(dtype)
         else:
-            y = self.head(total)
+            y = self.head(total.to(dtype))
         return y, (total, steps)
 
     def _pool(
@@ -86,7 +90,8 @@ class Readout(nn.Module):
         """Nothing pooled yet: total (batch, dim), empty for `every`, and steps (batch)."""
         parameter = next(self.parameters())
         steps = torch.zeros(batch, dtype=torch.int64, device=parameter.device)
-        return parameter.new_zeros(batch, 0 if self.kind == "every" else self.dim), steps
+        width = 0 if self.kind == "every" else self.dim
+        return parameter.new_zeros(batch, width, dtype=accumulator(parameter.dtype)), steps
 
 
 def _sum(x: Tensor, dtype: torch.dtype, seen: Tensor | None = None) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
 from mgrade.ops import diagonal_scan_pairs, gated_recurrence, gated_scan, linear
+from mgrade.ops._backend import accumulator
 
 
 class MinGRU(nn.Module):
@@ -77,7 +78,9 @@ class LRU(nn.Module):
         skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> y (batch, time, dim), plus x itself if `skip`, and the complex last state."""
-        rate, phase, gain = torch.exp(self.log_rate), torch.exp(self.log_phase), torch.exp(self.log_gain)
+        wide = accumulator(self.log_rate.dtype)
+        rate, phase = torch.exp(self.log_rate.to(wide)), torch.exp(self.log_phase.to(wide))
+        gain = torch.exp(self.log_gain)
         # complex sequences as pairs of channels, real and imaginary: one real product makes them, one reads them
         into = (gain[:, None] * self.input).transpose(0, 1).flatten(0, 1)
         out = torch.stack([self.output[0], -self.output[1]], -1).flatten(1)

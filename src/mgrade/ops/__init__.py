@@ -13,7 +13,7 @@ Triton version for CUDA. The fastest that fits the tensors is taken; `backend="r
 one. All are registered with `torch.library`: `torch.compile`, `torch.export` and autograd see them as single operators.
 """
 
-from mgrade.ops._backend import BACKENDS, available
+from mgrade.ops._backend import BACKENDS, available, plain
 from mgrade.ops.cross_entropy import cross_entropy
 from mgrade.ops.delay_conv import delay_conv, delay_kernel, dilated_conv
 from mgrade.ops.diagonal_scan import diagonal_scan, diagonal_scan_pairs
@@ -34,4 +34,5 @@ __all__ = [
     "gated_recurrence",
     "gated_scan",
     "linear",
+    "plain",
 ]

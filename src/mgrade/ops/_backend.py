@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NoReturn
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from mgrade.ops import _c
 
@@ -27,6 +32,47 @@ def available() -> tuple[str, ...]:
     return ("reference", *("c",) * HAS_C, *("triton",) * triton)
 
 
+_plain = ContextVar("mgrade.ops.plain", default=False)
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """Within it, every operator is plain PyTorch: slower, but any derivative of it can be had.
+
+    What is computed elsewhere has first derivatives, backwards. (Under `torch.func` and forward-mode differentiation
+    operators are plain by themselves.)
+    """
+    before = _plain.set(True)
+    try:
+        yield
+    finally:
+        _plain.reset(before)
+
+
+def is_plain() -> bool:
+    """Whether something is under way that only operators of PyTorch itself know how to take part in."""
+    if torch.compiler.is_compiling():
+        return False
+    return _plain.get() or is_transformed() or forward_ad._current_level >= 0
+
+
+def is_transformed() -> bool:
+    """Whether tensors are those of a `torch.func` transform, whose values cannot be looked at."""
+    return torch._C._functorch.maybe_current_level() is not None
+
+
+def first_only(operator: str) -> None:
+    """Makes the derivative of a gradient operator an error: without it PyTorch would take it for zero."""
+    torch.library.register_autograd(operator, lambda ctx, *grads: refuse_second(operator))
+
+
+def refuse_second(operator: str) -> NoReturn:
+    """Says how second derivatives are to be had."""
+    raise NotImplementedError(
+        f"{operator} has no derivative of its own: for second derivatives run the model within mgrade.ops.plain()"
+    )
+
+
 def choose(backend: str, tensor: Tensor) -> str:
     """The backend for `tensor`: the one asked for, or for `auto` the fastest that takes its device and dtype."""
     device = tensor.device.type
@@ -38,6 +84,8 @@ def choose(backend: str, tensor: Tensor) -> str:
         and (device == "cuda" or (device == "cpu" and TRITON_INTERPRETED)),
     }
     if backend == "auto":
+        if is_plain():
+            return "reference"
         fast = "triton" if device == "cuda" else "c"
         return fast if fits[fast] else "reference"
     if backend not in fits:
@@ -63,6 +111,12 @@ def is_one_step(x: Tensor) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
     )
+
+
+def is_autocast(x: Tensor) -> bool:
+    """Whether autocast is on where x is; PyTorch cannot be asked where nothing is computed."""
+    device = x.device.type
+    return device != "meta" and torch.is_autocast_enabled(device)
 
 
 def channels_last(*tensors: Tensor) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mgrade.ops._backend import is_transformed
+
 
 def floating(name: str, tensor: Tensor, shape: tuple[int | None, ...], layout: str) -> None:
     """Refuses a tensor that is not floating point or does not have `shape` (None: any size)."""
@@ -59,4 +61,4 @@ def row_lengths(lengths: Tensor | None, batch: int, time: int) -> None:
 
 def values_visible(tensor: Tensor) -> bool:
     """Whether looking at values is free: on the CPU and outside of tracing. On CUDA it would stall the device."""
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and not is_transformed()

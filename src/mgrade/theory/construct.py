@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import DelayConv, Model, ModelConfig
+from mgrade.nn.config import LARGEST, check_whole
 from mgrade.nn.recurrence import MinGRU
 from mgrade.tasks.flipflop import IGNORE, ONE, READ, SYMBOLS, WRITE, ZERO
 
@@ -51,8 +52,7 @@ def takens_model(delays: int, spacing: int) -> Model:
     The encoder copies the observable into every channel; channel q delays it by q * spacing; the gate is open.
     """
     for name, value in (("delays", delays), ("spacing", spacing)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+        check_whole(name, value, LARGEST)
     model = _single_layer(1, delays, delays, (delays - 1) * spacing + 1, tokens=False)
     conv, recurrence, head, _ = _parts(model)
     model.encoder.weight.fill_(1.0)

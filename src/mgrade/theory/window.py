@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import ModelConfig
+from mgrade.nn.config import LARGEST, check_whole
 from mgrade.tasks.flipflop import IGNORE, ONE, READ, WRITE, ZERO
 
 
@@ -22,8 +23,7 @@ def twin_histories(size: int) -> tuple[Tensor, Tensor]:
     Both end in `r`, but the bit to read, written outside the window, is 0 in one and 1 in the other: whoever sees
     `size` symbols answers both alike, and is wrong about one.
     """
-    if size < 1:
-        raise ValueError(f"size must be at least 1, got {size}")
+    check_whole("size", size, LARGEST)
     ignored = torch.tensor([IGNORE, ZERO]).repeat((size + 1) // 2)
 
     def prefix(bit: int) -> Tensor:

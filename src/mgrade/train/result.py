@@ -109,6 +109,7 @@ def _rounded(tensor: torch.Tensor) -> list[list[float]]:
 
 
 def state_bytes(model: Model) -> int:
-    """What one stream must remember between steps: delay lines, hidden states and pooled sums, in bytes."""
+    """What one stream must remember between steps: delay lines, hidden states and pooled sums, in bytes, without
+    the count of steps, one whole number."""
     state = model.initial_state(1)
     return sum(tensor.numel() * tensor.element_size() for tensor in (*state.history, *state.hidden, state.total))

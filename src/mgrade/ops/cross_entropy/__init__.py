@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgrade.ops._backend import choose, like_result
+from mgrade.ops._backend import choose, like_result, refuse_second
 
 # More classes than this go the way of plain PyTorch.
 MAX_FUSED = 256
@@ -18,8 +18,9 @@ torch.library.define("mgrade::cross_entropy", "(Tensor logits, Tensor target) ->
 def cross_entropy(logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
     """Mean over all targets of -log softmax(logits)[target], with one weight per class if given.
 
-    logits (…, classes), target (…). As `torch.nn.functional.cross_entropy`, whose reduction over many targets runs
-    in a single block of a CUDA device, and which copies logits that are not contiguous.
+    logits (…, classes), target (…), each from 0 to classes - 1: of others a CPU raises an IndexError, and on CUDA,
+    which cannot, the loss is not a number. Else as `torch.nn.functional.cross_entropy`, whose reduction over many
+    targets runs in a single block of a CUDA device, and which copies logits that are not contiguous.
     """
     if logits.shape[:-1] != target.shape:
         raise ValueError(f"target must have shape {tuple(logits.shape[:-1])}, got {tuple(target.shape)}")
@@ -52,7 +53,9 @@ def _setup(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor
     ctx.set_materialize_grads(False)
 
 
-def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, None]:
+def _autograd(ctx: Any, grad: Tensor | None, twice: Tensor | None) -> tuple[Tensor | None, None]:
+    if twice is not None:
+        refuse_second("mgrade::cross_entropy")
     if grad is None:
         return None, None
     (slope,) = ctx.saved_tensors

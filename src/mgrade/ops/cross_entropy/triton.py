@@ -30,6 +30,8 @@ def _surprise(logits, target, slope, losses, T, C, logits_b, logits_c, scale, BC
     power = tl.exp(value - top[None, :])
     total = tl.sum(power, 0)
     surprise = top + tl.log(total) - tl.sum(tl.where(right, value, 0.0), 0)
+    known = (answer >= 0) & (answer < C)
+    surprise = tl.where(known, surprise, float("nan"))
     program = batch * tl.num_programs(0) + tl.program_id(0)
     tl.store(losses + program, tl.sum(tl.where(here, surprise, 0.0), 0) * scale)
     gradient = (power / total[None, :] - tl.where(right, 1.0, 0.0)) * scale

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import accumulator, choose, is_one_step
+from mgrade.ops._backend import accumulator, choose, is_one_step, is_plain
 from mgrade.ops.delay_conv import fir as _fir
 from mgrade.ops.delay_conv import kernel as _kernel
+from mgrade.ops.delay_conv import reference
 
 __all__ = ["delay_conv", "delay_kernel", "dilated_conv"]
 
@@ -40,6 +41,8 @@ def delay_kernel(weight: Tensor, position: Tensor, *, length: int, sigma: float 
                 f"position must lie within 0 and length - 1 = {length - 1}, got {worst:g}:"
                 " after every step of an optimiser call constrain_() of the model or the convolution"
             )
+    if is_plain():
+        return reference.kernel_forward(weight, position, length, float(sigma))
     kernel: Tensor = torch.ops.mgrade.delay_kernel(weight, position, length, float(sigma), choose(backend, weight))
     return kernel
 
@@ -115,7 +118,10 @@ def _filter(
     if backend == "auto" and reset is None and lengths is None and is_one_step(x):
         return _one_step(x, kernel.to(x.dtype), dilation, _older(x, history, past), skip)
     wide = kernel.to(accumulator(x.dtype))
-    y: Tensor = torch.ops.mgrade.fir(x, wide, history, reset, dilation, skip, choose(backend, x))
+    if is_plain():
+        y = reference.fir_forward(x, wide, history, reset, dilation, skip)
+    else:
+        y = torch.ops.mgrade.fir(x, wide, history, reset, dilation, skip, choose(backend, x))
     return y, _remember(x, history, reset, lengths, past)
 
 
@@ -142,6 +148,8 @@ def _remember(x: Tensor, history: Tensor | None, reset: Tensor | None, lengths: 
 
 def _ending(x: Tensor, history: Tensor | None, past: int) -> Tensor:
     """The last `past` rows of (history, x)."""
+    if torch.compiler.is_exporting():  # for any number of steps
+        return torch.cat([_older(x, history, past), x], 1)[:, x.shape[1] :]
     kept = min(x.shape[1], past)
     recent = x[:, x.shape[1] - kept :]
     if kept < past:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgrade.ops._backend import like_result
+from mgrade.ops._backend import first_only, like_result
 from mgrade.ops.delay_conv._implementation import implementation
 
 torch.library.define(
@@ -84,3 +84,4 @@ def _autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 torch.library.register_autograd("mgrade::fir", _autograd, setup_context=_setup)
+first_only("mgrade::fir_backward")

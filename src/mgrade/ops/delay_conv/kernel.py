@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mgrade.ops._backend import first_only
 from mgrade.ops.delay_conv._implementation import implementation
 
 torch.library.define(
@@ -56,3 +57,4 @@ def _autograd(ctx: Any, grad_kernel: Tensor) -> tuple[Tensor | None, ...]:
 
 
 torch.library.register_autograd("mgrade::delay_kernel", _autograd, setup_context=_setup)
+first_only("mgrade::delay_kernel_backward")

@@ -69,7 +69,7 @@ def fir_forward(
     y = torch.zeros_like(rows[:, :time])
     for tap, begin, hidden in _lagged(x, history, reset, taps, dilation):
         seen = rows[:, begin : begin + time]
-        y += kernel[:, tap].to(dtype) * (seen if hidden is None else torch.where(hidden, 0, seen))
+        y = y + kernel[:, tap].to(dtype) * (seen if hidden is None else torch.where(hidden, 0, seen))
     return y.to(x.dtype).contiguous()
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import choose, like_result
+from mgrade.ops._backend import choose, first_only, is_plain, like_result
 from mgrade.ops.diagonal_scan import c, reference
 
 __all__ = ["diagonal_scan", "diagonal_scan_pairs"]
@@ -111,6 +111,8 @@ def _scan(
     backend: str,
 ) -> tuple[Tensor, Tensor]:
     initial = None if initial is None else initial.to(decay.dtype).resolve_conj()
+    if is_plain():
+        return reference.forward(decay.resolve_conj(), drive, initial, reset, lengths)
     h, last = torch.ops.mgrade.diagonal_scan(decay.resolve_conj(), drive, initial, reset, lengths, backend)
     return h, last
 
@@ -195,3 +197,4 @@ def _autograd(ctx: Any, grad_h: Tensor | None, grad_last: Tensor | None) -> tupl
 
 
 torch.library.register_autograd("mgrade::diagonal_scan", _autograd, setup_context=_setup)
+first_only("mgrade::diagonal_scan_backward")

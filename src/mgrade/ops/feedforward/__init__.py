@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import choose, is_one_step, like_result
+from mgrade.ops import _check
+from mgrade.ops._backend import choose, first_only, is_one_step, like_result
 from mgrade.ops.dropout import dropout as drop
 from mgrade.ops.dropout import kept
 from mgrade.ops.feedforward import c
@@ -49,8 +50,9 @@ def feedforward(
     With `dropout`, that share of what is added is left out, at random: of its values, or of its channels from end to
     end if `whole`.
     """
-    dim, backend = x.shape[-1], choose("auto", x)
     parameters = (input, input_bias, output, output_bias)
+    dim = _check_shapes(x, *parameters, scale, shift, base)
+    backend = choose("auto", x)
     fused = dim <= MAX_FUSED
     alike = base is None or base.dtype == x.dtype
     if backend == "triton" and fused and alike:
@@ -60,8 +62,7 @@ def feedforward(
     plain = (
         not dropout and base is None and all(p.dtype == x.dtype in (torch.float32, torch.float64) for p in parameters)
     )
-    in_c = backend == "c" and fused and x.dim() == 3
-    if in_c and plain and not is_one_step(x) and not torch.is_autocast_enabled("cpu"):
+    if backend == "c" and fused and plain and not is_one_step(x) and not torch.is_autocast_enabled("cpu"):
         z = torch.ops.mgrade.feedforward(x, *parameters, None, None, None, None, 1.0, eps, backend)[0]
     else:
         active = F.gelu(linear(x, input, input_bias), approximate="tanh")
@@ -69,6 +70,31 @@ def feedforward(
         z = linear(active, output, output_bias, None if dropout else base)
         z = base + drop(z, dropout, whole) if dropout else z
     return z if scale is None else layer_norm(z, scale, shift, eps)
+
+
+def _check_shapes(
+    x: Tensor,
+    input: Tensor,
+    input_bias: Tensor,
+    output: Tensor,
+    output_bias: Tensor,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    base: Tensor | None,
+) -> int:
+    """Refuses what does not fit x, of which it returns the width."""
+    _check.floating("x", x, (None, None, None), "(batch, time, dim)")
+    dim = x.shape[2]
+    _check.floating("input", input, (None, dim), "(inner, dim)")
+    inner = input.shape[0]
+    _check.floating("input_bias", input_bias, (inner,), "(inner)")
+    _check.floating("output", output, (dim, inner), "(dim, inner)")
+    for name, tensor in (("output_bias", output_bias), ("scale", scale), ("shift", shift)):
+        if tensor is not None:
+            _check.floating(name, tensor, (dim,), "(dim)")
+    if base is not None:
+        _check.floating("base", base, tuple(x.shape), "(batch, time, dim)")
+    return dim
 
 
 @torch.library.impl("mgrade::feedforward", "default")
@@ -189,3 +215,4 @@ def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor |
 
 
 torch.library.register_autograd("mgrade::feedforward", _autograd, setup_context=_setup)
+first_only("mgrade::feedforward_backward")

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade.ops import _check, _memory
-from mgrade.ops._backend import accumulator, channels_last, choose, is_one_step, like_result
+from mgrade.ops._backend import accumulator, channels_last, choose, first_only, is_one_step, is_plain, like_result
 from mgrade.ops.gated_scan import c, reference
 from mgrade.ops.linear import add_product, outer_product, product
 
@@ -64,6 +64,9 @@ def gated_scan(
     _check.floating("candidate", candidate, (batch, time, hidden), "(batch, time, hidden)")
     _check.same_dtype("candidate", candidate, "gate", gate.dtype)
     initial, reset = _checked(gate, hidden, initial, reset, lengths)
+    if is_plain():
+        h, last, _ = reference.forward(gate, candidate, None, None, initial, reset, lengths)
+        return h, last
     h, last, _ = torch.ops.mgrade.gated_scan(gate, candidate, initial, reset, lengths, choose(backend, gate))
     return h, last
 
@@ -97,7 +100,11 @@ def gated_recurrence(
     if backend == "auto" and reset is None and lengths is None and weight.dtype == x.dtype and is_one_step(x):
         gate, candidate = F.linear(x[:, 0], weight, bias).chunk(2, -1)
         last = torch.sigmoid(gate) * candidate if initial is None else initial.lerp(candidate, torch.sigmoid(gate))
-        return (x + last[:, None] if skip else last[:, None]), last
+        return (x + last[:, None] if skip else last[:, None].clone()), last
+    if is_plain():
+        gate, candidate = F.linear(x, weight.to(x.dtype)).chunk(2, -1)
+        y, last, _ = reference.forward(gate, candidate, bias, x if skip else None, initial, reset, lengths)
+        return y, last
     chosen = choose(backend, x)
     y, last, *_ = torch.ops.mgrade.gated_recurrence(x, weight, bias, skip, initial, reset, lengths, chosen)
     return y, last
@@ -341,3 +348,5 @@ def _recurrence_gradient(
 
 torch.library.register_autograd("mgrade::gated_scan", _scan_gradient, setup_context=_setup_scan)
 torch.library.register_autograd("mgrade::gated_recurrence", _recurrence_gradient, setup_context=_setup_recurrence)
+first_only("mgrade::gated_scan_backward")
+first_only("mgrade::gated_recurrence_backward")

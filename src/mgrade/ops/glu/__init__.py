@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import choose, like_result
+from mgrade.ops._backend import choose, first_only, like_result
 
 torch.library.define(
     "mgrade::glu",
@@ -91,3 +91,4 @@ def _autograd(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor 
 
 
 torch.library.register_autograd("mgrade::glu", _autograd, setup_context=_setup)
+first_only("mgrade::glu_backward")

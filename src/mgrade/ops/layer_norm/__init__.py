@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import choose, like_result
+from mgrade.ops._backend import choose, first_only, is_autocast, like_result
 from mgrade.ops.dropout import dropout as drop
 from mgrade.ops.dropout import kept
 
@@ -46,7 +46,7 @@ def layer_norm(
     if x.dim() == 3 and x.shape[2] <= MAX_FUSED and not x.is_complex() and alike and choose("auto", x) == "triton":
         keep = kept(x, dropout, whole) if dropout else None
         return torch.ops.mgrade.layer_norm(x, scale, shift, base, keep, 1 / (1 - dropout), eps)
-    if torch.is_autocast_enabled(x.device.type):
+    if is_autocast(x):
         with torch.autocast(x.device.type, enabled=False):
             scale, shift = (None if p is None else p.to(x.dtype) for p in (scale, shift))
             y = F.layer_norm(x, x.shape[-1:], scale, shift, eps)
@@ -100,3 +100,4 @@ def _autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 torch.library.register_autograd("mgrade::layer_norm", _autograd, setup_context=_setup)
+first_only("mgrade::layer_norm_backward")

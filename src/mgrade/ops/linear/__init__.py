@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import accumulator, choose, like_result
+from mgrade.ops import _check
+from mgrade.ops._backend import accumulator, choose, first_only, like_result
 from mgrade.ops.linear import c
 
 torch.library.define("mgrade::linear", "(Tensor x, Tensor weight, Tensor? bias, Tensor? base, Tensor? gain) -> Tensor")
@@ -35,6 +36,9 @@ def linear(
         if base is None:
             return y
         return base + y if gain is None else torch.addcmul(y, gain.to(base.dtype), base)
+    _check.has_shape("weight", weight, (None, x.shape[2]), "(outputs, inputs)")
+    if bias is not None:
+        _check.has_shape("bias", bias, (weight.shape[0],), "(outputs)")
     return torch.ops.mgrade.linear(x, weight, bias, base, None if base is None else gain)
 
 
@@ -138,3 +142,4 @@ def _autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 torch.library.register_autograd("mgrade::linear", _autograd, setup_context=_setup)
+first_only("mgrade::linear_backward")

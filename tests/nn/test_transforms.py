@@ -1,0 +1,136 @@
+"""Derivatives of every kind, function transforms and hooks: what others do to a module, a model bears."""
+
+import copy
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+from torch.nn.utils import prune
+
+from helpers import PRESETS, assert_close, assert_refused, model_of, random_input, small
+from mgrade.nn import DelayConv, MinGRU, Model
+from mgrade.ops import gated_scan, plain
+
+# PyTorch's own, on the first use of forward-mode differentiation
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+
+
+def scene(preset, **options):
+    model = model_of(small(preset, depth=1, **options))
+    x = random_input(model.config, 2, 6)
+    return model, x, lambda z: model(z)[0].square().sum()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_second_derivatives_are_right_within_plain_and_refused_elsewhere(preset):
+    _, x, loss = scene(preset)
+    x.requires_grad_()
+    with plain():
+        assert torch.autograd.gradgradcheck(loss, (x,))
+    (slope,) = torch.autograd.grad(loss(x), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match=r"has no derivative of its own: .* mgrade\.ops\.plain\(\)"):
+        slope.square().sum().backward()
+
+
+def test_plain_ends_where_it_ends():
+    gate = torch.randn(1, 3, 2, dtype=torch.float64, requires_grad=True)
+    with plain():
+        within = gated_scan(gate, gate)[0]
+    beyond = gated_scan(gate, gate)[0]
+    assert_close(within, beyond, 1e-12)
+    assert ("mgrade" in beyond.grad_fn.name(), "mgrade" in within.grad_fn.name()) == (True, False)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_torch_func_takes_a_model(preset):
+    model, x, loss = scene(preset)
+    slope = torch.autograd.functional.jacobian(loss, x)
+    assert_close(torch.func.grad(loss)(x), slope, 1e-12)
+    assert_close(torch.func.jacfwd(loss)(x), slope, 1e-12)
+    several = {name: torch.stack([p, p]).detach() for name, p in model.named_parameters()}
+    y = torch.func.vmap(lambda weights: torch.func.functional_call(model, weights, (x,))[0])(several)
+    assert_close(y[1], model(x)[0], 1e-12)
+    with torch.no_grad():  # where a kernel is kept from call to call
+        one = torch.func.vmap(lambda weights: torch.func.functional_call(model, weights, (x[:, :1],))[0])(several)
+    assert_close(one[1], model(x[:, :1])[0], 1e-12)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_forward_mode_is_the_derivative(preset):
+    _, x, loss = scene(preset)
+    along = torch.randn_like(x)
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(loss(forward_ad.make_dual(x, along))).tangent
+    assert_close(tangent, (torch.autograd.functional.jacobian(loss, x) * along).sum(), 1e-12)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_layer_can_be_pruned(preset):
+    model, x, loss = scene(preset)
+    linears = [part for part in model.layers.modules() if isinstance(part, torch.nn.Linear)]
+    for part in linears:
+        prune.l1_unstructured(part, "weight", amount=0.5)
+    for _ in range(3):  # the second time over weights that a hook makes anew
+        loss(x).backward()
+    whole = model(x)[0]
+    for part in linears:
+        prune.remove(part, "weight")
+        assert (part.weight == 0).sum() >= part.weight.numel() // 2
+    assert_close(model(x)[0], whole, 1e-12)
+
+
+@pytest.mark.parametrize("part", ["conv", "recurrence", "mlp", "mlp.input", "norm"])
+def test_hooks_of_every_part_are_called(part):
+    model = model_of(small("mgrade", depth=1))
+    x, called = random_input(model.config, 1, 4), []
+    model.layers[0].get_submodule(part).register_forward_hook(lambda *_: called.append(part))
+    whole = model(x)[0]
+    with torch.no_grad():
+        y, _ = model.step(x[:, 0], model.initial_state(1))
+    assert called == [part, part]
+    assert_close(y, whole[:, 0], 1e-12)
+
+
+def test_a_model_runs_on_the_meta_device():
+    with torch.device("meta"):
+        model = Model(small("mgrade"))
+        y, _ = model(torch.empty(2, 7, model.config.inputs))
+    assert y.shape == (2, 7, model.config.outputs)
+
+
+def test_a_step_gives_memory_of_its_own():
+    recurrence = MinGRU(3, 3)
+    x = torch.randn(1, 6, 3)
+    with torch.no_grad():
+        whole, state, steps = recurrence(x)[0].relu_(), None, []
+        for t in range(6):
+            h, state = recurrence(x[:, t : t + 1], state)
+            steps.append(h.relu_())
+    assert_close(torch.cat(steps, 1), whole, 1e-6)
+
+
+def test_a_kernel_may_be_written_to_and_follows_its_length():
+    conv = DelayConv(3, 2, 5, 0.5)
+    x = torch.randn(1, 9, 3)
+    with torch.no_grad():
+        before = conv(x)[0]
+        conv.kernel().zero_()
+        assert_close(conv(x)[0], before, 0)
+        conv.length = 8
+        assert conv.kernel().shape == (3, 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_positions_stay_within_their_range_in_every_dtype(dtype):
+    conv = DelayConv(2, 2, 2300, 0.8).to(dtype)
+    with torch.no_grad():
+        conv.position.fill_(1e4)
+    assert_refused("call constrain_", conv, torch.zeros(1, 3, 2, dtype=dtype))
+    conv.constrain_()
+    assert 2280 < conv.position.max() <= 2299
+    assert conv(torch.zeros(1, 3, 2, dtype=dtype))[0].dtype == dtype
+    model = model_of(small("mgrade", max_delay=300), dtype)
+    with torch.no_grad():
+        model.layers[0].conv.position.fill_(300)
+    model.constrain_()
+    assert copy.deepcopy(model)(random_input(model.config, 1, 3, dtype))[0].isfinite().all()
