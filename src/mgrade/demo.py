@@ -74,7 +74,7 @@ def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:
         accuracy, step = _stream(source, program, seed)
         figures = {"accuracy": accuracy}
         stages.append(Stage("compiled from C, streamed", figures, program.parameter_bytes, program.state_bytes))
-    chips = sorted(CHIPS, key=lambda chip: chip.ram + chip.flash)
+    chips = sorted(CHIPS, key=lambda chip: chip.ram)
     fits = [chip.name for chip in chips if chip.fits(program.parameter_bytes, program.state_bytes)]
     return Story(stages, seconds, step, fits, files)
 

@@ -74,6 +74,20 @@ def test_the_demo_ends_with_the_run_of_its_seed(capsys, monkeypatch):
     assert "try: mgrade export demo/runs/vowels/mgrade/seed1 " in call(capsys, "demo", "--seed", "1")[1]
 
 
+def test_without_a_command_there_is_help_and_nothing_else(capsys):
+    status, out, err = call(capsys)
+    assert (status, err) == (2, "")
+    assert "Usage: " in out
+
+
+def test_a_recipe_is_printed_as_its_file_or_as_it_is_read(capsys):
+    status, out, _ = call(capsys, "recipes", "flipflop/mgrade")
+    assert status == 0
+    assert '[task]\nname = "flipflop"\n' in out
+    assert json.loads(call(capsys, "recipes", "flipflop/mgrade", "--json")[1])["task"]["name"] == "flipflop"
+    assert "did you mean 'flipflop/mgrade'?" in call(capsys, "recipes", "flipflop/mgrad")[2]
+
+
 def test_the_version_is_said(capsys):
     assert call(capsys, "--version") == (0, f"mgrade {mgrade.__version__}\n", "")
 

@@ -339,6 +339,7 @@ def test_mistakes_of_a_stream_are_one_line(capsys, monkeypatch, model, run, tmp_
     assert "a.csv: CSV goes to standard input" in refused(capsys, "stream", tmp_path / "x", tmp_path / "a.csv")
     assert "reads token ids, not sound" in refused(capsys, "stream", tmp_path / "tokens", tmp_path / "stereo.wav")
     assert f"is {model} an export?" in refused(capsys, "stream", model)
+    assert "--labels: " in refused(capsys, "stream", tmp_path / "x", "--labels")
     (tmp_path / "x" / "program.safetensors").write_bytes(b"damaged")
     assert "is not a safetensors file" in refused(capsys, "stream", tmp_path / "x")
     (tmp_path / "x" / "export.json").write_text("{")

@@ -1,6 +1,7 @@
 """`mgrade fit`: one command from a CSV file to a program for a chip."""
 
 import csv
+import io
 import json
 import shutil
 import statistics
@@ -90,7 +91,7 @@ def test_what_is_printed_has_every_label_and_the_chip(capsys, recordings):
 def test_a_program_too_large_for_its_chip_says_so(capsys, recordings, monkeypatch):
     import mgrade.footprint.chips as chips
 
-    tiny = chips.Chip("Tiny", "Cortex-M4", 1, 64, 64, "none")
+    tiny = chips.Chip("Tiny", "Cortex-M4", 1, 64, 8192, "none")  # a stream does not fit its RAM
     monkeypatch.setattr(chips, "CHIPS", (tiny,))
     status, out, err = call(capsys, recordings, *OPTIONS, "--epochs", "1", "--chip", "tiny")
     assert status == 1
@@ -192,6 +193,38 @@ def test_what_looks_like_a_mistake_is_said(capsys, recordings):
         "mgrade: column 'time' only grows in every recording, as a time stamp does: if it is none of the sensor's,"
         " leave it out by naming the others with --channels"
     ]
+
+
+def test_a_forgotten_sequence_is_asked_for(capsys, recordings):
+    """A column that numbers the recordings tells their labels as well, and would pass for a perfect sensor."""
+    _, _, err = call(capsys, recordings, "--label", OPTIONS[1], "--epochs", "1", "--json")
+    assert [line for line in err.splitlines() if "--sequence" in line] == [
+        f"mgrade: column {OPTIONS[3]!r} stays at one whole number for long, as the number of a recording does: name it"
+        " with --sequence, or leave it out by naming the others with --channels"
+    ]
+
+
+def test_a_budget_beyond_the_chip_is_refused_before_training(capsys, recordings):
+    chip = (*OPTIONS, "--chip", "STM32F446", "--out", "big")
+    status, out, err = call(capsys, recordings, *chip, "--budget", "900KB")
+    assert (status, out) == (2, "")
+    assert err == "mgrade: --budget must be at most 524288 bytes, the flash of STM32F446, got '900KB'\n"
+    assert not Path("big").exists()
+
+
+def test_a_stream_gives_labels_window_by_window(capsys, recordings, monkeypatch):
+    assert call(capsys, recordings, *OPTIONS, "--window", "6")[0] == 0
+    lines = Path(recordings).read_text().splitlines(keepends=True)
+
+    def streamed(*chosen):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join([lines[0], *chosen])))
+        with pytest.raises(SystemExit):
+            main(["stream", "made/c", "--labels"])
+        return capsys.readouterr().out.split()
+
+    first, second = lines[1:7], lines[7:13]
+    assert streamed(*first, *second) == streamed(*first) + streamed(*second)
+    assert {*streamed(*lines[1:13])} <= {*json.loads(Path("made/c/about.json").read_text())["labels"]}
 
 
 def test_pieces_are_called_pieces_and_judged_by_their_recordings(capsys, recordings):

@@ -102,6 +102,18 @@ def test_compiled_and_interpreted_streams_are_equal(monkeypatch, name):
     assert_as_interpreted(program, np.stack([compiled.step(sample) for sample in x]), expected)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_stream_begins_anew_after_every_window(monkeypatch, compiled):
+    if not compiled:
+        monkeypatch.setattr(streams, "compile", no_compiler)
+    program = PROGRAMS["int16"]()
+    x = inputs_of(program, 1, 7)[0]
+    windows = np.stack(list(stream(program, x, About(window=3))))
+    pieces = [np.stack(list(stream(program, x[begin : begin + 3]))) for begin in (0, 3, 6)]
+    np.testing.assert_array_equal(windows, np.concatenate(pieces))
+    assert not np.array_equal(windows, np.stack(list(stream(program, x, About()))))
+
+
 def no_compiler(program):
     raise ValueError("no C compiler found")
 

@@ -18,7 +18,6 @@ SHELL = ("", "sh", "console", "bash")
 SHOWN_ONLY = ("text", "json", "toml", "ini")
 # Everything that is not run as it stands, by page: skipped blocks, and trainings cut short.
 EXCEPTIONS = {
-    "README.md": ["short"],
     "docs/data.md": ["skip because it downloads, generates and trains for hours"],
     "docs/hub.md": ["skip because it needs an account on a hub"],
     "docs/play.md": ["skip because it opens a browser, or is for its console"] * 2,

@@ -55,7 +55,16 @@ def test_what_cannot_be_written_is_said(results, tmp_path, capsys):
     assert "--results must be a folder" in capsys.readouterr().err
 
 
+def test_a_folder_that_is_not_there_is_a_mistake_and_nothing_is_written(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert report("--results", "results") == 2
+    line = "--results must be a folder, got results, which is not there: a run makes one, and the quickest is"
+    assert capsys.readouterr().err == f"mgrade: {line} mgrade train vowels/mgrade\n"
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_empty_folder_is_no_mistake(tmp_path):
+    (tmp_path / "none").mkdir()
     command = [sys.executable, "-m", "mgrade", "report", "--results", "none", "--out", "page.html"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -72,12 +72,8 @@ def test_what_has_not_run_says_its_command(results, tmp_path):
     assert {figure.name for figure in figures} == {"memory", "flipflop"}
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_with_no_result_it_says_what_to_run(tmp_path, there):
-    folder = tmp_path / "results"
-    if there:
-        folder.mkdir()
-    page, figures = build(read(folder))
+def test_with_no_result_it_says_what_to_run(tmp_path):
+    page, figures = build(read(tmp_path))
     assert "holds no result yet" in text_of(page)
     assert "mgrade train vowels/mgrade" in text_of(page)
     assert [figure.name for figure in figures] == ["memory"]

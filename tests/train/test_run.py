@@ -183,10 +183,12 @@ def test_the_checkpoint_that_validation_chose_is_what_is_judged(tmp_path):
     assert again["test_accuracy"] == found["metrics"]["test_accuracy"]
 
 
-def test_a_result_that_is_there_is_not_run_again_and_another_recipes_is_not_written_over(tmp_path):
+def test_a_result_that_is_there_is_not_run_again_and_another_recipes_is_not_written_over(tmp_path, capsys):
     (path,) = launch(small(), seeds=[0], root=tmp_path)
     before = path.read_bytes()
+    capsys.readouterr()
     launch(small(), seeds=[0], root=tmp_path)
+    assert "flipflop/mgrade seed 0 is finished: test_accuracy " in capsys.readouterr().out
     assert path.read_bytes() == before
     with pytest.raises(ValueError, match=r"is the result of another recipe \(train\.steps is 41 here and 40 there\)"):
         launch(small("flipflop/mgrade", "train.steps=41"), seeds=[0], root=tmp_path)

@@ -90,6 +90,8 @@ def _run(arguments: list[str] | None) -> NoReturn:
             _stop(f"out of memory{amount}: a smaller model, batch or task takes less", 2, alike=False)
         if not hasattr(error, "format_message"):  # what the parser raises for a wrong command line
             raise
+        if type(error).__name__ == "NoArgsIsHelpError":  # which has shown the help
+            sys.exit(2)
         _stop(error.format_message(), 2)
 
 
@@ -157,10 +159,12 @@ def demo(
     ),
     epochs: Annotated[Optional[int], typer.Option(help="Training epochs.")] = None,  # noqa: UP045
     seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
+    data: training.Data = None,
 ) -> None:
     """Train a small model on real recordings, shrink it step by step, export it to C, and stream the test set."""
     from mgrade.demo import run
 
+    training.use_data(data)
     training.check_seeds([seed])
     story = run(out, epochs, seed)
     table = Table(box=None, pad_edge=False)

@@ -93,8 +93,12 @@ def stream(
         Optional[Path],  # noqa: UP045
         typer.Argument(help="A WAV file; without one, CSV lines from standard input."),
     ] = None,
+    labels: Annotated[bool, typer.Option("--labels", help="Print the likeliest label alone.")] = False,
 ) -> None:
-    """Stream samples through an export, compiled for this machine: one line of outputs per sample, as they come."""
+    """Stream samples through an export, compiled for this machine: one line of outputs per sample, as they come.
+
+    Where the model learned from windows, as `fit --window` makes it, a stream begins anew after every window.
+    """
     from mgrade.deploy.about import read_about
     from mgrade.deploy.export import read_export
     from mgrade.deploy.stream import csv_samples, stream, wav_samples
@@ -105,10 +109,13 @@ def stream(
     known = read_about(source)
     if known is not None:
         known = known.fit(program)
+    if labels and not (known and known.classes and known.labels):
+        raise ValueError(f"--labels: {source} knows no labels of its outputs")
     samples = wav_samples(program, wav, known) if wav else csv_samples(program, sys.stdin, "standard input", known)
     try:
-        for outputs in stream(program, samples):
-            print(",".join(f"{value:.6g}" for value in outputs), flush=True)
+        for outputs in stream(program, samples, known):
+            line = known.labels[outputs.argmax()] if known and labels else ",".join(f"{y:.6g}" for y in outputs)
+            print(line, flush=True)
     except BrokenPipeError:  # whoever reads has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

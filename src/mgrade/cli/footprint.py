@@ -62,6 +62,8 @@ def footprint(
     console.print(_components(measured))
     console.print()
     console.print(_chips(chips, measured.fits, lambda chip: measured.fits(chip, instantiated=True)))
+    console.print()
+    console.print(_beside(precision), highlight=False)
     if others:
         console.print()
         console.print(_published(beside) if beside else "the paper has no published models of this task")
@@ -101,8 +103,16 @@ def size(
     told = f"{len(found):,} configurations fit {_says(limits)} at {precision.value}; the largest:"
     console.print(told, highlight=False)
     console.print(_candidates(shown, limits))
-    extra = " and the scales of int8, 4 bytes a channel of every matrix," if precision is Precision.int8 else ""
-    console.print(f"by the paper's formulas: the program's code, about 10 KB,{extra} come on top", highlight=False)
+    console.print(_beside(precision), highlight=False)
+
+
+def _beside(precision: Precision) -> str:
+    """What the paper's formulas count, and what they do not."""
+    scales = " and a byte of scale for every channel of a matrix" if precision is Precision.int8 else ""
+    return (
+        "fits: with delays as `mgrade export --snap` stores them; instantiated: kernels written out, as without it\n"
+        f"by the paper's formulas: the program's code, about 10 KB{scales}, {'come' if scales else 'comes'} on top"
+    )
 
 
 def _limits(ram: str | None, flash: str | None, rate: float | None, name: str | None, precision: str) -> Limits:

@@ -35,11 +35,17 @@ Minutes = Annotated[
 ]
 
 
-def recipes(as_json: AsJson = False) -> None:
-    """List the recipes that ship with the package."""
-    from mgrade.train import shipped
-    from mgrade.train.recipe import heading
+def recipes(
+    name: Annotated[Optional[str], typer.Argument(help="Print this one, to begin one's own from.")] = None,  # noqa: UP045
+    as_json: AsJson = False,
+) -> None:
+    """List the recipes that ship with the package, or print one of them."""
+    from mgrade.train import load_recipe, shipped
+    from mgrade.train.recipe import heading, source
 
+    if name is not None:
+        print(json.dumps(load_recipe(name).to_dict(), indent=1) if as_json else source(name).rstrip())
+        return
     names = shipped()
     if as_json:
         print(json.dumps({name: heading(name) for name in names}, indent=1))

@@ -25,6 +25,9 @@ class Stream(Protocol):
     def step(self, x: npt.ArrayLike) -> Array:
         """One sample -> outputs."""
 
+    def reset(self) -> None:
+        """The stream begins anew."""
+
 
 class _Interpreted:
     """The interpreter, for one stream: where there is no C compiler."""
@@ -36,6 +39,10 @@ class _Interpreted:
         """One sample -> outputs."""
         return self._interpreter.step(np.asarray(x)[None])[0]
 
+    def reset(self) -> None:
+        """The stream begins anew."""
+        self._interpreter.reset()
+
 
 def open_stream(program: Program) -> Stream:
     """The program compiled for this machine; interpreted if that cannot be."""
@@ -45,10 +52,13 @@ def open_stream(program: Program) -> Stream:
         return _Interpreted(program)
 
 
-def stream(program: Program, samples: Iterable[Array]) -> Iterator[Array]:
-    """Real outputs, one set per sample, as soon as it is there."""
+def stream(program: Program, samples: Iterable[Array], known: About | None = None) -> Iterator[Array]:
+    """Real outputs, one set per sample, as soon as it is there; begun anew after every window that is `known`."""
     running = open_stream(program)
-    for sample in samples:
+    window = None if known is None or known.window is None else known.window // known.frame
+    for count, sample in enumerate(samples):
+        if window and count and count % window == 0:
+            running.reset()
         yield dequantise_output(program, running.step(quantise_input(program, sample)))
 
 

@@ -145,7 +145,9 @@ def check_frame(recordings: Recordings, frame: int) -> None:
     shortest = int(np.argmin(recordings.lengths))
     if frame > (length := recordings.lengths[shortest]):
         name = recordings.names[shortest]
-        raise ValueError(f"frame must be at most {length}, the samples of the shortest recording, {name}, got {frame}")
+        raise ValueError(
+            f"frame must be at most {length}, the samples of the shortest recording, {str(name)!r}, got {frame}"
+        )
 
 
 def check_output(out: Path, to: str) -> None:
@@ -177,6 +179,11 @@ def doubts(recordings: Recordings) -> list[str]:
                 f"column {name!r} only grows in every recording, as a time stamp does: if it is none of the sensor's,"
                 " leave it out by naming the others with --channels"
             )
+        elif _numbers_stretches(recordings, place):
+            found.append(
+                f"column {name!r} stays at one whole number for long, as the number of a recording does: name it with"
+                " --sequence, or leave it out by naming the others with --channels"
+            )
     return found
 
 
@@ -184,6 +191,15 @@ def _only_grows(recordings: Recordings, channel: int) -> bool:
     """Whether a channel nowhere falls within a recording, and ends higher than it begins in each."""
     rows = [one[channel] for one in recordings.series if one.shape[1] > 1]
     return bool(rows) and all(bool(row[-1] > row[0] and (np.diff(row) >= 0).all()) for row in rows)
+
+
+def _numbers_stretches(recordings: Recordings, channel: int) -> bool:
+    """Whether a channel has few values, each of them in one go, or one throughout every recording."""
+    rows = [one[channel] for one in recordings.series]
+    values = np.concatenate(rows)
+    stretches = 1 + np.count_nonzero(np.diff(values))
+    constant = all((row == row[0]).all() for row in rows)
+    return _few_values(recordings, channel) and (constant or stretches == len(np.unique(values)))
 
 
 def _few_values(recordings: Recordings, channel: int) -> bool:
@@ -195,7 +211,11 @@ def _few_values(recordings: Recordings, channel: int) -> bool:
 def budget_for(chip: Chip | None, asked: str | None) -> int:
     """Bytes for parameters and state: as asked for, or half of the chip's smaller memory, but no more than `BUDGET`."""
     if asked is not None:
-        return read_budget(asked)
+        budget = read_budget(asked)
+        if chip is not None and budget > (room := chip.flash or chip.ram):
+            kind = "flash" if chip.flash else "memory"
+            raise ValueError(f"--budget must be at most {room} bytes, the {kind} of {chip.name}, got {asked!r}")
+        return budget
     if chip is None:
         return BUDGET
     return min(BUDGET, chip.ram // 2, (chip.flash or chip.ram) // 2)

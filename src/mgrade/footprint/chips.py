@@ -85,9 +85,10 @@ def find_chip(name: str) -> Chip:
     if len(begins) == 1 and _plain(begins[0].name).removeprefix(wanted).isdigit():  # an ESP32 is no ESP32-S3
         return begins[0]
     names = {_plain(chip.name): chip.name for chip in CHIPS}
-    near = [chip.name for chip in begins] or [names[key] for key in difflib.get_close_matches(wanted, names, 1, 0.0)]
+    near = [chip.name for chip in begins] or [names[key] for key in difflib.get_close_matches(wanted, names, 1, 0.6)]
     every = ", ".join(chip.name for chip in CHIPS)
-    raise ValueError(f"there is no chip {name!r}; did you mean {' or '.join(map(repr, near))}? There are: {every}")
+    hint = f"did you mean {' or '.join(map(repr, near))}? There" if near else "there"
+    raise ValueError(f"there is no chip {name!r}; {hint} are: {every}")
 
 
 def _plain(name: str) -> str:

@@ -21,9 +21,11 @@ from mgrade.report.sections import paper_sections
 
 
 def read(folder: Path) -> Contents:
-    """All that lies under a results folder; an empty or missing one is an empty report."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--results must be a folder, got {folder}")
+    """All that lies under a results folder; an empty one is an empty report."""
+    if not folder.is_dir():
+        hint = "a run makes one, and the quickest is mgrade train vowels/mgrade"
+        missing = "" if folder.exists() else f", which is not there: {hint}"
+        raise ValueError(f"--results must be a folder, got {folder}{missing}")
     known, others = by_recipe(all_runs(folder))
     bench = {
         name: found for name in SPEED if (found := read_measurement(folder / "bench" / f"{name}.json")) is not None

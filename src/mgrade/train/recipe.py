@@ -115,9 +115,14 @@ def from_dict(table: dict[str, Any], experiment: str, name: str) -> Recipe:
     return Recipe(experiment=experiment, name=name, seeds=(0,), task=task, model=model, train=train)
 
 
+def source(name: str) -> str:
+    """The file of a shipped recipe, with all its variants."""
+    return _text(_split(name)[0], name)[0]
+
+
 def heading(name: str) -> str:
     """The comment at the top of a shipped recipe."""
-    lines = _text(_split(name)[0], name)[0].splitlines()
+    lines = source(name).splitlines()
     comment = []
     for line in lines:
         if not line.startswith("#"):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 
@@ -57,7 +58,7 @@ def launch(
     say = reporter() if processes.first else Silent()
     paths = [result_path(root, recipe, seed) for seed in seeds]
     try:
-        todo = [seed for seed, path in zip(seeds, paths, strict=True) if not _done(path, recipe)]
+        todo = [seed for seed, path in zip(seeds, paths, strict=True) if not _done(path, recipe, say)]
         with _signals() as asked:
             deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
             for seed in todo:
@@ -135,21 +136,26 @@ def judge_run(folder: Path, device: str) -> dict[str, float]:
     return {recipe.task.test_prefix + name: value for name, value in figures.items()}
 
 
-def _done(path: Path, recipe: Recipe) -> bool:
+def _done(path: Path, recipe: Recipe, say: Reporter) -> bool:
     """Whether the result of this very recipe is there; another recipe's is not written over."""
     found = read_result(path)
     if found is None:
         return False
     if differs := difference(recipe.to_dict(), found["recipe"]):
         raise ValueError(f"{path} is the result of another recipe ({differs}): choose another --out")
+    say.say(f"{recipe.experiment}/{recipe.name} seed {found['seed']} is finished: {_figures(found)}; {path}")
     return True
+
+
+def _figures(found: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in found["metrics"].items())
 
 
 def _conclude(run: Run, path: Path, processes: Processes, say: Reporter) -> None:
     found = run.finish()
     if not processes.first:
         return
-    figures = ", ".join(f"{name} {value:.4f}" for name, value in found["metrics"].items())
+    figures = _figures(found)
     write_result(path, run.recipe, run.seed, run.model, run.device, found)
     say.say(f"{run.recipe.experiment}/{run.recipe.name} seed {run.seed}: {figures}; {path}")
 
