@@ -243,8 +243,8 @@ def test_a_program_worse_than_its_classifier_says_so():
     wrong[0] = "swift"
     classifier = StreamClassifier()
     assert Fitted(classifier, None, held, labels, wrong, 1.0).shortfall() == (
-        "the int8 program is right on 96.7%, the classifier itself on 100.0%: bring channels to similar units, or take"
-        " --precision float32"
+        "the int8 program is right on 96.7%, the classifier itself on 100.0%: take --precision float32,"
+        " or a larger --budget"
     )
     assert Fitted(classifier, None, held, wrong, wrong, 1.0).shortfall() is None
     assert Fitted(classifier, None, held, wrong, labels, 1.0).shortfall() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -31,7 +32,7 @@ from mgrade.deploy import (
 )
 from mgrade.deploy.c.host import WARNINGS
 from mgrade.deploy.check import NUMBER_RANGES
-from mgrade.deploy.program import BITS, SPECS, array_dtype
+from mgrade.deploy.program import BITS, SPECS, Unit, array_dtype
 
 TOLERANCE = 1e-5
 PRESETS = ("mgrade", "mingru", "dcls", "tcn", "lru", "lru_dcls")
@@ -182,7 +183,14 @@ class _RandomProgram:
             self._try(kinds[self.rng.integers(len(kinds))])
         while self.ops[-1].kind not in ("mean", "sum") and self.rng.random() < 0.5:
             self._try(("mean", "sum")[self.rng.integers(2)])
-        return self._program()
+        program = self._program()
+        if not self.integer or self.rng.random() < 0.5:
+            return program
+        into, out = ([self._unit() for _ in range(count)] for count in (program.inputs, program.outputs))
+        return dataclasses.replace(program, input_units=() if self.tokens else tuple(into), output_units=tuple(out))
+
+    def _unit(self) -> Unit:
+        return Unit(float(np.float32(self.rng.normal(0, 100))), self._whole(-120, 120))
 
     def _program(self) -> Program:
         return Program(self.inputs, self.tokens, self.ops, self.precision, self.exponents)

@@ -1,10 +1,13 @@
 """What is no program is refused, by the name of what is wrong."""
 
+import dataclasses
+import math
+
 import numpy as np
 import pytest
 
 from mgrade.deploy import Op, Program
-from mgrade.deploy.program import SPECS
+from mgrade.deploy.program import SPECS, Unit
 
 LINEAR = {"weight": np.ones((2, 2), np.float32), "bias": np.ones(2, np.float32)}
 NORM = {"scale": np.ones(2, np.float32), "shift": np.ones(2, np.float32)}
@@ -72,6 +75,10 @@ def test_what_is_no_program_is_refused(fields, message):
     assert "\n" not in str(caught.value)
 
 
+def units(**fields):
+    return dataclasses.replace(whole("gelu"), **fields)
+
+
 def whole(kind, arrays=None, exponents=(0, 0), inputs=2, **numbers):
     arrays = {name: np.array(array) for name, array in (arrays or {}).items()}
     return Program(inputs, False, (Op(kind, (0,) * len(SPECS[kind].args), arrays, numbers),), "int16", exponents)
@@ -93,6 +100,16 @@ def small_taps_input(**changes):
     ("make", "message"),
     [
         (lambda: whole("gelu", exponents=(0,)), "exponents must have 2 entries, got 1"),
+        (lambda: units(input_units=(Unit(0.0, 1),)), "input_units must be 0 or 2, got 1"),
+        (lambda: units(output_units=(Unit(0.0, 1),) * 3), "output_units must be 0 or 2, got 3"),
+        (
+            lambda: units(output_units=(Unit(0.1, 1),) * 2),
+            r"output_units\[0\]: offset must be a number in single precisio",
+        ),
+        (lambda: units(input_units=(Unit(math.inf, 1),) * 2), r"input_units\[0\]: offset must be a number"),
+        (lambda: units(input_units=(Unit(0, 1),) * 2), r"input_units\[0\]: offset must be a number"),
+        (lambda: units(input_units=(Unit(0.0, 121),) * 2), r"bits must be a whole number from -120 to 120, got 121"),
+        (lambda: units(input_units=(Unit(0.0, 1.0),) * 2), r"input_units\[0\]: bits must be a whole number"),
         (lambda: whole("gelu", exponents=(0, 31)), r"exponents\[1\] must be a whole number from -30 to 30, got 31"),
         (lambda: whole("gelu", exponents=(0, True)), r"exponents\[1\] must be a whole number"),
         (lambda: whole("gelu", exponents=(0, 1)), r"ops\[0\] \(gelu\): exponents must be equal before and after it"),

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from deploy.programs import integer, program_of, run
-from mgrade.deploy import print_c, quantise_input
+from mgrade.deploy import dequantise_output, print_c, quantise_input
 from mgrade.deploy.about import About
+from mgrade.deploy.program import Unit
 from mgrade.deploy.storage import program_bytes
 
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wdouble-promotion", "-Werror")
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 
 
@@ -37,7 +39,7 @@ def test_a_header_says_scales_and_labels_in_a_way_that_c_takes(tmp_path):
     every = print_c(program_of("mgrade", readout="every"))["model.h"]
     assert "LABELS" not in every
     assert "since then" not in every
-    assert "_whole" not in every  # which takes real numbers as they are
+    assert "_read" not in every  # which takes real numbers as they are
 
 
 def test_a_header_says_how_samples_become_steps_and_answers(tmp_path):
@@ -68,6 +70,35 @@ def test_a_header_tells_one_model_from_another():
 
 
 @pytest.mark.parametrize("precision", ["int16", "int8"])
+def test_a_header_reads_and_writes_in_units_as_the_interpreter_does(tmp_path, precision):
+    program = integer(program_of("mgrade", inputs=3, outputs=2), precision)
+    units = (Unit(101325.0, 3), Unit(0.0, 100), Unit(-0.5, -90)), (Unit(1000.5, 7), Unit(0.0, -40))
+    program = dataclasses.replace(program, input_units=units[0], output_units=units[1])
+    rng, half = np.random.default_rng(0), 1 << (8 * np.dtype(precision).itemsize - 1)
+    size = np.array([2.0**-unit.bits for unit in units[0]]) * half
+    x = (rng.normal(0, size, (200, 3)) + [unit.offset for unit in units[0]]).astype(np.float32)
+    y = rng.integers(-half, half, (200, 2))
+    rows = ", ".join("{" + ", ".join(float(v).hex() + "f" for v in row) + "}" for row in x)
+    given = ", ".join("{" + ", ".join(map(str, row)) + "}" for row in y)
+    header = print_c(program)["model.h"]
+    assert "_BITS" not in header
+    (tmp_path / "model.h").write_text(header)
+    (tmp_path / "show.c").write_text(
+        '#include <stdio.h>\n#include "model.h"\n'
+        f"static const float x[][MODEL_INPUTS] = {{{rows}}};\nstatic const model_output y[][2] = {{{given}}};\n"
+        "int main(void) {\n    model_input input[MODEL_INPUTS];\n    float real[MODEL_OUTPUTS];\n"
+        f"    for (int i = 0; i < {len(x)}; i++) {{\n"
+        "        model_read(x[i], input);\n        model_write(y[i], real);\n"
+        '        printf("%d %d %d %.9g %.9g\\n", input[0], input[1], input[2], (double)real[0], (double)real[1]);\n'
+        "    }\n    return 0;\n}\n"
+    )
+    run(tmp_path, "gcc", "-std=c99", *WARNINGS, "-fsanitize=undefined", "show.c", "-o", "show")
+    shown = np.array(run(tmp_path, "./show").stdout.split(), float).reshape(-1, 5)
+    np.testing.assert_array_equal(shown[:, :3], quantise_input(program, x))
+    np.testing.assert_allclose(shown[:, 3:], dequantise_output(program, y), rtol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["int16", "int8"])
 def test_a_header_rounds_real_numbers_as_the_interpreter_does(tmp_path, precision):
     program = integer(program_of("mgrade", inputs=1), precision)
     half, unit = 1 << (8 * np.dtype(precision).itemsize - 1), 2.0 ** -program.exponents[0]
@@ -82,11 +113,10 @@ def test_a_header_rounds_real_numbers_as_the_interpreter_does(tmp_path, precisio
     (tmp_path / "show.c").write_text(
         '#include <math.h>\n#include <stdio.h>\n#include "model.h"\n'
         f"static const float real[] = {{{numbers}, INFINITY, -INFINITY, NAN}};\n"
-        f"int main(void) {{\n    for (int i = 0; i <= {len(real)}; i++)"
-        ' printf("%d\\n", model_whole(real[i]));\n    return 0;\n}\n'
+        f"int main(void) {{\n    for (int i = 0; i <= {len(real)}; i++) {{\n        model_input input[1];\n"
+        '        model_read(real + i, input);\n        printf("%d\\n", input[0]);\n    }\n    return 0;\n}\n'
     )
-    warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wdouble-promotion", "-Werror")
-    run(tmp_path, "gcc", "-std=c99", *warnings, "-fsanitize=undefined", "show.c", "-o", "show")
+    run(tmp_path, "gcc", "-std=c99", *WARNINGS, "-fsanitize=undefined", "show.c", "-o", "show")
     shown = [int(line) for line in run(tmp_path, "./show").stdout.split()]
     with np.errstate(invalid="ignore"):
         expected = np.clip(np.floor(real.astype(np.float64) / unit + 0.5), -half, half - 1)

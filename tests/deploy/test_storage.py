@@ -49,8 +49,9 @@ def test_a_program_is_one_safetensors_file_and_nothing_else(tmp_path):
     assert set(arrays) == {f"{i}.{name}" for i, op in enumerate(program.ops) for name in op.arrays}
     with safetensors.safe_open(tmp_path / "p.mgrade", "np") as file:
         metadata = file.metadata()
-    assert (metadata["format"], metadata["version"]) == ("mgrade-program", "3")
-    assert set(json.loads(metadata["program"])) == {"inputs", "tokens", "precision", "exponents", "ops"}
+    assert (metadata["format"], metadata["version"]) == ("mgrade-program", "4")
+    named = {"inputs", "tokens", "precision", "exponents", "input_units", "output_units", "ops"}
+    assert set(json.loads(metadata["program"])) == named
 
 
 def test_the_same_program_is_the_same_file():
@@ -94,10 +95,10 @@ def test_metadata_of_null_is_none():
     )
 
 
-@pytest.mark.parametrize("version", ["0", "2", "3.0", ""])
+@pytest.mark.parametrize("version", ["0", "3", "4.0", ""])
 def test_another_version_is_refused(version):
     assert_refused(
-        edited(make(), lambda header, _: header["__metadata__"].update(version=version)), "version must be 3, got"
+        edited(make(), lambda header, _: header["__metadata__"].update(version=version)), "version must be 4, got"
     )
 
 
@@ -109,7 +110,7 @@ def test_a_description_that_is_not_json_is_refused(text):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.pop("tokens"), "program must have the fields inputs, tokens, precision, exponents, ops"),
+        (lambda d: d.pop("tokens"), "program must have the fields inputs, tokens, precision, exponents, input_units, "),
         (lambda d: d.update(more=1), "program must have the fields"),
         (lambda d: d.update(inputs=True), "program: inputs must be a int, got True"),
         (lambda d: d.update(inputs=3.0), "program: inputs must be a int, got 3.0"),
@@ -118,6 +119,9 @@ def test_a_description_that_is_not_json_is_refused(text):
         (lambda d: d.update(tokens=0), "program: tokens must be a bool, got 0"),
         (lambda d: d.update(precision="float16"), "precision must be one of float32, int16, int8, got 'float16'"),
         (lambda d: d.update(exponents=[1]), "exponents must have 0 entries, got 1"),
+        (lambda d: d.update(input_units=[3]), r"input_units\[0\] must be an offset and bits, got 3"),
+        (lambda d: d.update(output_units=[[0.0, 1, 2]]), r"output_units\[0\] must be an offset and bits"),
+        (lambda d: d.update(input_units=[[0.0, 1]]), "input_units must be 0, got 1"),
         (lambda d: d.update(ops={}), "program: ops must be a list"),
         (lambda d: d["ops"].clear(), "belongs to no operation"),
         (lambda d: d["ops"].append([]), r"ops\[\d+\] must have the fields kind, args, numbers"),

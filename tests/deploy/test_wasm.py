@@ -1,6 +1,7 @@
 """WebAssembly modules, run by Node and by Chromium, against the interpreter."""
 
 import base64
+import dataclasses
 import functools
 import http.server
 import json
@@ -28,6 +29,7 @@ from mgrade.deploy import (
     quantise_input,
     wasm,
 )
+from mgrade.deploy.program import Unit
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5
@@ -158,6 +160,17 @@ def test_inputs_out_of_range_are_held_within_it(tmp_path):
     np.testing.assert_array_equal(in_node(tmp_path, job("small", x))[0], dequantise_output(program, expected))
 
 
+def test_channels_are_counted_in_their_units(tmp_path):
+    program = make_integer("mingru", readout="every")
+    into = tuple(Unit(offset, bits) for offset, bits in ((1e5, 3), (0.0, 40), (-0.3125, 12), (7.0, -20), (0.0, 13)))
+    program = dataclasses.replace(program, input_units=into, output_units=(Unit(1000.0, 11),) * program.outputs)
+    save(program, tmp_path, "small")
+    x = np.array([unit.offset for unit in into]) + sequence(program) * np.array([4096 * 2.0**-u.bits for u in into])
+    expected = Interpreter(program).run(quantise_input(program, x.astype(np.float32))[None])[0]
+    y = in_node(tmp_path, job("small", x.astype(np.float32)))[0]
+    np.testing.assert_array_equal(y, dequantise_output(program, expected))
+
+
 def test_a_page_gives_what_node_gives(tmp_path):
     """Float and whole numbers, in Chromium."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -245,7 +258,7 @@ def test_what_a_model_says_of_itself(tmp_path):
     module = (tmp_path / "vowels.wasm").read_bytes()
     expected = {
         "format": "mgrade-wasm",
-        "version": 1,
+        "version": 2,
         "name": "vowels",
         "inputs": 5,
         "outputs": 3,
@@ -253,8 +266,8 @@ def test_what_a_model_says_of_itself(tmp_path):
         "precision": "int16",
         "input_type": "int16",
         "output_type": "int32",
-        "input_bits": program.exponents[0],
-        "output_bits": program.exponents[-1],
+        "input_units": [[0.0, program.exponents[0]]] * 5,
+        "output_units": [[0.0, program.exponents[-1]]] * 3,
     }
     assert wasm.metadata(module) == json.loads((tmp_path / "vowels.json").read_text()) == expected
     assert module == wasm.to_wasm(program, "vowels")

@@ -59,13 +59,24 @@ def test_int8_stands_channels_far_from_zero_and_of_unequal_width():
     assert agreement >= 0.95
 
 
-def test_an_export_that_cannot_be_good_is_warned_about(tmp_path):
+@pytest.mark.parametrize(
+    ("scale", "offset"), [((1e-6, 1.0), (0.0, 300.0)), ((1e-20, 1e-20), (0.0, 0.0)), ((1e20, 1e-3), (0.0, 10.0))]
+)
+def test_units_may_be_as_unequal_as_they_are(tmp_path, scale, offset):
     X, y = waves(12)
-    X = [one * np.array([[1e-6], [1.0]]) + np.array([[0.0], [300.0]]) for one in X]
+    X = [one * np.array(scale)[:, None] + np.array(offset)[:, None] for one in X]
     classifier = small(epochs=20).fit(X, y)
-    with pytest.warns(UserWarning, match="bring channels to similar units, or export float32"):
+    assert classifier.export("c", tmp_path / "int8", precision="int8")["deviation"] < 0.1
+    forecaster = StreamForecaster(epochs=5, budget="8KB", random_state=0).fit(X)
+    assert len(forecaster.program("int8").output_units) in (0, 2)
+    assert forecaster.export("c", tmp_path / "ahead", precision="int8")["deviation"] < 0.1
+
+
+def test_an_export_that_is_not_good_is_warned_about(tmp_path, monkeypatch):
+    monkeypatch.setattr("mgrade.estimator.base.MOST_DEVIATION", 1e-4)
+    classifier = small(epochs=2).fit(*waves(12))
+    with pytest.warns(UserWarning, match="export float32"):
         classifier.export("c", tmp_path / "int8", precision="int8")
-    assert classifier.export("c", tmp_path / "float32", precision="float32")["deviation"] < 1e-3
 
 
 @pytest.mark.parametrize("precision", ["int8", "float32"])

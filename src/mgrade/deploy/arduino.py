@@ -20,8 +20,7 @@ void setup() {{
 }}
 
 void loop() {{
-  static {name}_input input[{upper}_INPUTS];  // wait for your sensor, and read it into this
-  static {name}_output output[{upper}_OUTPUTS];
+{read}  static {name}_output output[{upper}_OUTPUTS];
   {name}_step(&state, input, output);
 {window}{show}}}
 """
@@ -38,7 +37,17 @@ LARGEST = """  int best = 0;
   }}
   Serial.println({best});
 """
-ONLY = "  Serial.println({real});\n"
+VALUES = """{written}  for (int i = 0; i < {upper}_OUTPUTS; i++) Serial.println({value}[i]);
+"""
+WRITTEN = """  static float value[{upper}_OUTPUTS];
+  {name}_write(output, value);
+"""
+READ = """  static {name}_input input[{upper}_INPUTS];  // wait for your sensor, and read it into this
+"""
+READINGS = """  static float reading[{upper}_INPUTS];  // wait for your sensor, and read it into this
+  static {name}_input input[{upper}_INPUTS];
+  {name}_read(reading, input);
+"""
 
 
 def arduino_files(program: Program, name: str, known: About | None = None) -> dict[str, str]:
@@ -68,10 +77,16 @@ def arduino_files(program: Program, name: str, known: About | None = None) -> di
         "headers": f"{name}.h",
     }
     upper = name.upper()
-    real = f"ldexp(output[0], -({upper}_OUTPUT_BITS))" if program.integer else "output[0]"
+    parts = {"name": name, "upper": upper}
     best = "names[best]" if known.labels else "best"
     names = f"static const char *const names[] = {upper}_LABELS;\n" if known.labels else ""
-    show = LARGEST.format(upper=upper, best=best) if program.outputs > 1 else ONLY.format(real=real)
+    if known.classes and program.outputs > 1:
+        show = LARGEST.format(upper=upper, best=best)
+    elif program.integer:
+        show = VALUES.format(upper=upper, written=WRITTEN.format(**parts), value="value")
+    else:
+        show = VALUES.format(upper=upper, written="", value="output")
+    real = program.tokens or not program.integer
     window = ""
     if known.window is not None:
         samples = "1" if known.frame == 1 else f"{upper}_FRAME"
@@ -83,7 +98,8 @@ def arduino_files(program: Program, name: str, known: About | None = None) -> di
         f"examples/{name}/{name}.ino": SKETCH.format(
             name=name,
             upper=upper,
-            what=_what(program, name, known),
+            what=_what(program, known),
+            read=(READ if real else READINGS).format(**parts),
             names=names if program.outputs > 1 else "",
             window=window,
             show=show,
@@ -91,11 +107,10 @@ def arduino_files(program: Program, name: str, known: About | None = None) -> di
     }
 
 
-def _what(program: Program, name: str, known: About) -> str:
+def _what(program: Program, known: About) -> str:
     """What a step of the sketch takes and gives."""
     if program.tokens:
         return "A token id in, one set of outputs out."
     taken = "One sample" if known.frame == 1 else f"A frame of {known.frame} samples"
     numbers = f"{program.inputs} number{'s' if program.inputs > 1 else ''}"
-    made = f"each made by {name}_whole(reading)" if program.integer else "as your sensor gives them"
-    return f"{taken} in, one set of outputs out: {numbers} a step, {made}."
+    return f"{taken} in, one set of outputs out: {numbers} a step, as your sensor gives them."

@@ -16,6 +16,9 @@ MAX_WIDTH, MAX_OPS, MAX_STATE, MAX_PRODUCTS = 4096, 4096, 1 << 28, 1 << 26
 LEAST_SHIFT, MOST_SHIFT = 17, 46
 # How far apart the scales around an addition may be, and the largest epsilon of a norm.
 ADD_SPREAD, MOST_EPSILON = 14, 1 << 56
+# Fraction bits of inputs and outputs: so that no power of two leaves single precision.
+LEAST_BITS, MOST_BITS = -120, 120
+LARGEST = float(np.finfo(np.float32).max)
 # Products of int8 and int16 that still add up within 32 bits.
 MAX_INTEGER_TERMS = 512
 
@@ -43,7 +46,22 @@ def check(program: Program) -> tuple[int, ...]:
         if op.kind in ("mean", "sum") and index + 1 < len(program.ops):
             raise ValueError(f"ops[{index}] ({op.kind}): must be the last")
     _exponents(program)
+    _units(program, widths)
     return tuple(widths)
+
+
+def _units(program: Program, widths: list[int]) -> None:
+    for name, count in (("input_units", 0 if program.tokens else widths[0]), ("output_units", widths[-1])):
+        units = getattr(program, name)
+        if units and len(units) != (count if program.integer else 0):
+            raise ValueError(f"{name} must be 0{f' or {count}' if program.integer and count else ''}, got {len(units)}")
+        for channel, (offset, bits) in enumerate(units):
+            where = f"{name}[{channel}]"
+            if type(offset) is not float or not abs(offset) <= LARGEST or float(np.float32(offset)) != offset:
+                raise ValueError(f"{where}: offset must be a number in single precision, got {offset!r:.40}")
+            if type(bits) is not int or not LEAST_BITS <= bits <= MOST_BITS:
+                limits = f"from {LEAST_BITS} to {MOST_BITS}"
+                raise ValueError(f"{where}: bits must be a whole number {limits}, got {bits!r:.40}")
 
 
 def _width(program: Program, op: Op, widths: list[int]) -> int:

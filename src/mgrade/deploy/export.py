@@ -22,8 +22,7 @@ from mgrade.deploy.arduino import arduino_files
 from mgrade.deploy.c import print_c
 from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.convert import from_model
-from mgrade.deploy.interpreter import Interpreter, quantise_input
-from mgrade.deploy.level import levelled
+from mgrade.deploy.interpreter import Interpreter
 from mgrade.deploy.onnx import to_onnx
 from mgrade.deploy.passes import optimise
 from mgrade.deploy.program import BITS, Program
@@ -68,9 +67,10 @@ def build(source: Source, choices: Choices, samples: Path | None = None) -> Prog
     plain = from_model(source.model.eval(), snap=choices.snap)
     if choices.precision == "float32":
         return optimise(plain)
-    program = optimise(plain if source.channels is None else levelled(plain, *source.channels))
+    program = optimise(plain)
     ranges = calibrate(program, source.calibration(samples))
-    return quantise(program, ranges, precision=choices.activations, state_bits=choices.state_bits)
+    apart = source.known is not None and not source.known.classes
+    return quantise(program, ranges, precision=choices.activations, state_bits=choices.state_bits, apart=apart)
 
 
 def check_target(to: str, chip: str | None = None) -> None:
@@ -203,7 +203,7 @@ def _test_inputs(program: Program, steps: int) -> npt.NDArray[Any]:
     if program.tokens:
         return source.integers(0, program.inputs, steps)
     x = source.standard_normal((steps, program.inputs)).astype(np.float32)
-    return quantise_input(program, x)
+    return np.rint(x * (1 << (BITS[program.precision] - 3))).astype(np.int64) if program.integer else x
 
 
 def verify(folder: Path, chip: str, steps: int = VERIFY_STEPS) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mgrade.deploy import arithmetic
 from mgrade.deploy.arithmetic import saturate, shift_right
-from mgrade.deploy.program import BITS, Op, Program, StatePart
+from mgrade.deploy.program import BITS, Op, Program, StatePart, Unit
 
 Values = npt.NDArray[Any]
 # After so many steps a mean halves its weight of the past: the counter must not run over.
@@ -244,8 +244,13 @@ def quantise_input(program: Program, x: npt.ArrayLike) -> Values:
     """Real inputs as the whole numbers that an integer program takes; others, and token ids, as they are."""
     if program.tokens or not program.integer:
         return np.asarray(x)
-    with np.errstate(over="ignore"):
-        scaled = np.floor(np.asarray(x, np.float64) * 2.0 ** program.exponents[0] + 0.5)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if program.input_units:
+            offset, bits = _columns(program.input_units)
+            from_there = np.asarray(x, np.float32) - offset.astype(np.float32)
+            scaled = np.floor(from_there.astype(np.float64) * 2.0**bits + 0.5)
+        else:
+            scaled = np.floor(np.asarray(x, np.float64) * 2.0 ** program.exponents[0] + 0.5)
     half = 1 << (BITS[program.precision] - 1)
     return np.clip(np.nan_to_num(scaled), -half, half - 1).astype(np.int64)
 
@@ -254,4 +259,12 @@ def dequantise_output(program: Program, y: Values) -> npt.NDArray[np.float32]:
     """The real outputs that a program's outputs stand for."""
     if not program.integer:
         return y.astype(np.float32)
+    if program.output_units:
+        offset, bits = _columns(program.output_units)
+        return (offset + y * 2.0**-bits).astype(np.float32)
     return (y * 2.0 ** -program.exponents[-1]).astype(np.float32)
+
+
+def _columns(units: tuple[Unit, ...]) -> tuple[Values, Values]:
+    offset, bits = zip(*units, strict=True)
+    return np.array(offset), np.array(bits, np.float64)

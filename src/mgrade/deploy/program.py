@@ -102,6 +102,13 @@ class StatePart(NamedTuple):
     dtype: str
 
 
+class Unit(NamedTuple):
+    """How an integer program counts a channel: q stands for offset + q / 2**bits."""
+
+    offset: float
+    bits: int
+
+
 @dataclass(frozen=True)
 class Op:
     """One operation: its kind, the values it reads, its arrays and numbers."""
@@ -127,6 +134,10 @@ class Program:
     precision: str = "float32"
     exponents: tuple[int, ...] = ()
     """Integer programs: value q of value i stands for q / 2**exponents[i]."""
+    input_units: tuple[Unit, ...] = ()
+    """Integer programs: of every channel of the input; without any, all have offset 0 and exponents[0]."""
+    output_units: tuple[Unit, ...] = ()
+    """The same of the output, and exponents[-1]."""
 
     def __post_init__(self) -> None:
         from mgrade.deploy.check import MAX_STATE, check

@@ -18,6 +18,7 @@ from mgrade.deploy.arithmetic import FACTOR_BITS, GATE_BITS, TABLE_BITS, UNIT, f
 from mgrade.deploy.check import ADD_SPREAD, LEAST_SHIFT, MAX_INTEGER_TERMS, MOST_EPSILON, MOST_SHIFT
 from mgrade.deploy.interpreter import Interpreter
 from mgrade.deploy.program import BITS, Op, Program
+from mgrade.deploy.units import Channel, input_frame, output_frame, seen
 
 Array = npt.NDArray[Any]
 # Operations whose result has the scale of an argument: of which.
@@ -31,10 +32,13 @@ MOST_BIAS = 1 << 30
 
 @dataclasses.dataclass(frozen=True)
 class Ranges:
-    """The largest size that every value, and the state of every rotation, has reached."""
+    """The largest size that every value, and the state of every rotation, has reached; and what went in and out."""
 
     values: tuple[float, ...]
     rotations: dict[int, float]
+    inputs: tuple[Channel, ...] = ()
+    outputs: tuple[Channel, ...] = ()
+    """Without any, all channels are alike."""
 
 
 def calibrate(program: Program, sequences: Iterable[Array]) -> Ranges:
@@ -43,13 +47,14 @@ def calibrate(program: Program, sequences: Iterable[Array]) -> Ranges:
         raise ValueError(f"precision must be float32 to calibrate, got {program.precision}")
     largest = [0.0] * (len(program.ops) + 1)
     rotations = {index: 0.0 for index, op in enumerate(program.ops) if op.kind == "rotate"}
-    steps = 0
+    steps, sequences, outputs = 0, list(sequences), []
     for sequence in sequences:
         x = np.asarray(sequence)
         interpreter = Interpreter(program, len(x))
         for t in range(x.shape[1]):
             for value, y in enumerate(interpreter.values(x[:, t])):
                 largest[value] = float(np.maximum(largest[value], np.abs(y).max(initial=0)))  # what is no number stays
+            outputs.append(y)
             for index in rotations:
                 hidden = interpreter.state[index]["hidden"]
                 rotations[index] = float(np.maximum(rotations[index], np.abs(hidden).max(initial=0)))
@@ -58,11 +63,16 @@ def calibrate(program: Program, sequences: Iterable[Array]) -> Ranges:
         raise ValueError("sequences must hold at least one step to calibrate on, got none")
     if not all(math.isfinite(size) for size in (*largest, *rotations.values())):
         raise ValueError("sequences lead to values that are not finite")
-    return Ranges(tuple(largest), rotations)
+    return Ranges(tuple(largest), rotations, () if program.tokens else seen(sequences), seen(outputs))
 
 
-def quantise(program: Program, ranges: Ranges, *, precision: str = "int16", state_bits: int = 32) -> Program:
-    """The integer program. `state_bits`: of the recurrent state, 16 or 32, between steps."""
+def quantise(
+    program: Program, ranges: Ranges, *, precision: str = "int16", state_bits: int = 32, apart: bool = False
+) -> Program:
+    """The integer program. `state_bits`: of the recurrent state, 16 or 32, between steps.
+
+    apart: outputs are values in units of their own, and not scores, which are compared.
+    """
     if program.integer:
         raise ValueError(f"precision must be float32 to quantise, got {program.precision}")
     rotations = {index for index, op in enumerate(program.ops) if op.kind == "rotate"}
@@ -72,6 +82,13 @@ def quantise(program: Program, ranges: Ranges, *, precision: str = "int16", stat
         raise ValueError(f"precision must be one of {', '.join(BITS)}, got {precision!r}")
     if state_bits not in STATES:
         raise ValueError(f"state_bits must be 16 or 32, got {state_bits!r}")
+    limits = (BITS[precision], (LEAST_EXPONENT, MOST_EXPONENT))
+    program, into = input_frame(program, ranges.inputs, *limits)
+    program, out = output_frame(program, ranges.outputs if apart else (), *limits)
+    values = list(ranges.values)
+    for made, at in ((into, 0), (out, -1)):
+        values[at] = values[at] if made is None else made.largest
+    ranges = dataclasses.replace(ranges, values=tuple(values))
     exponents = _exponents(program, ranges, precision)
     quantiser = _Quantiser(exponents, ranges, BITS[precision], state_bits)
     ops = []
@@ -80,7 +97,14 @@ def quantise(program: Program, ranges: Ranges, *, precision: str = "int16", stat
             ops.append(getattr(quantiser, f"_{op.kind}", quantiser._plain)(op, index))
         except ValueError as error:
             raise ValueError(f"ops[{index}] ({op.kind}): {error}") from None
-    return dataclasses.replace(program, ops=tuple(ops), precision=precision, exponents=tuple(exponents))
+    return dataclasses.replace(
+        program,
+        ops=tuple(ops),
+        precision=precision,
+        exponents=tuple(exponents),
+        input_units=() if into is None else into.units(exponents[0]),
+        output_units=() if out is None else out.units(exponents[-1]),
+    )
 
 
 def _exponents(program: Program, ranges: Ranges, precision: str) -> list[int]:

@@ -16,7 +16,6 @@ import safetensors
 import safetensors.numpy
 import torch
 
-from mgrade._files import read_description
 from mgrade.deploy.about import About, about, read_about
 from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.judge import Streamed
@@ -53,8 +52,6 @@ class Source:
     """What inputs and outputs are called, where that is known."""
     sample: tuple[Array, ...] = ()
     """Of an estimator: series (time, inputs) that were kept to find ranges on."""
-    channels: tuple[Array, Array] | None = None
-    """Of an estimator: where its inputs lie, and how wide they are (inputs)."""
 
     def calibration(self, path: Path | None = None) -> list[Array]:
         """Sequences (streams, time, inputs) or (streams, time): from a CSV file, the sample, or the training set."""
@@ -124,10 +121,9 @@ def open_source(folder: str | Path) -> Source:
     if (folder / "config.json").is_file():
         model, name = load(folder), folder.absolute().name
         if (folder / ESTIMATOR).is_file():
-            inputs = model.config.inputs
-            sample, channels = _kept(folder / SAMPLE, inputs), _channels(folder / ESTIMATOR, inputs)
+            sample = _kept(folder / SAMPLE, model.config.inputs)
             named = folder.absolute().parent.name if name == "model" else name  # `mgrade fit` calls all of them so
-            return Source(as_name(named), model, known=read_about(folder), sample=sample, channels=channels)
+            return Source(as_name(named), model, known=read_about(folder), sample=sample)
         return Source(as_name(name), model)
     hint = f": {folder / 'model'} is" if (folder / "model" / "config.json").is_file() else ""
     raise ValueError(f"{folder}: is neither a finished run (recipe.json) nor a saved model (config.json){hint}")
@@ -143,21 +139,6 @@ def _kept(path: Path, inputs: int) -> tuple[Array, ...]:
         return tuple(one[: len(one) // frame * frame].reshape(-1, inputs) for one, frame in frames)
     except (OSError, ValueError, KeyError, ZeroDivisionError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path}: is not the sample of an estimator: {error}") from None
-
-
-def _channels(path: Path, inputs: int) -> tuple[Array, Array]:
-    """Where the inputs lie and how wide they are, as an estimator has found."""
-    fitted = read_description(path, ESTIMATOR_FORMAT, ESTIMATOR_VERSION).get("fitted")
-    try:
-        mean, scale = (np.array(fitted[name], np.float64) for name in ("mean", "scale"))  # type: ignore[index]
-        frame = inputs // len(mean)
-        mean, scale = np.tile(mean, frame), np.tile(scale, frame)
-    except (KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
-        raise ValueError(f"{path}: is not whole: {error!r}") from None
-    finite = np.isfinite(mean).all() and np.isfinite(scale).all()
-    if not (mean.shape == scale.shape == (inputs,) and finite and (scale > 0).all()):
-        raise ValueError(f"{path}: mean and scale must be those of {inputs} inputs")
-    return mean, scale
 
 
 def as_name(text: str) -> str:

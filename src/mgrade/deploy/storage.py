@@ -11,9 +11,9 @@ import safetensors
 import safetensors.numpy
 
 from mgrade._files import replace
-from mgrade.deploy.program import Op, Program
+from mgrade.deploy.program import Op, Program, Unit
 
-FORMAT, VERSION = "mgrade-program", 3
+FORMAT, VERSION = "mgrade-program", 4
 
 
 def save_program(program: Program, path: str | Path) -> None:
@@ -31,6 +31,8 @@ def program_bytes(program: Program) -> bytes:
         "tokens": program.tokens,
         "precision": program.precision,
         "exponents": list(program.exponents),
+        "input_units": [list(unit) for unit in program.input_units],
+        "output_units": [list(unit) for unit in program.output_units],
         "ops": [{"kind": op.kind, "args": list(op.args), "numbers": dict(op.numbers)} for op in program.ops],
     }
     metadata = {"format": FORMAT, "version": str(VERSION), "program": json.dumps(description)}
@@ -92,15 +94,29 @@ def parse_program(data: bytes) -> Program:
         ops=tuple(ops),
         precision=description["precision"],
         exponents=tuple(description["exponents"]),
+        input_units=tuple(Unit(*unit) for unit in description["input_units"]),
+        output_units=tuple(Unit(*unit) for unit in description["output_units"]),
     )
 
 
-FIELDS: dict[str, type] = {"inputs": int, "tokens": bool, "precision": str, "exponents": list, "ops": list}
+FIELDS: dict[str, type] = {
+    "inputs": int,
+    "tokens": bool,
+    "precision": str,
+    "exponents": list,
+    "input_units": list,
+    "output_units": list,
+    "ops": list,
+}
 OP_FIELDS: dict[str, type] = {"kind": str, "args": list, "numbers": dict}
 
 
 def _check_description(description: Any) -> None:
     _check_fields(description, FIELDS, "program")
+    for name in ("input_units", "output_units"):
+        for index, unit in enumerate(description[name]):
+            if type(unit) is not list or len(unit) != 2:
+                raise ValueError(f"{name}[{index}] must be an offset and bits, got {unit!r:.40}")
     for index, entry in enumerate(description["ops"]):
         _check_fields(entry, OP_FIELDS, f"ops[{index}]")
 

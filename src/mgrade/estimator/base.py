@@ -103,8 +103,9 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     def program(self, precision: str | None = None) -> Program:
         """The fitted model as a `mgrade.deploy.Program` for raw samples; `precision` as in the constructor."""
         check_is_fitted(self)
-        mean, scale = np.tile(self.mean_, self.frame_), np.tile(self.scale_, self.frame_)
-        return programs.program_of(self.model_, precision or self.precision, mean, scale, self._sample_steps())
+        return programs.program_of(
+            self.model_, precision or self.precision, self._sample_steps(), not self._about().classes
+        )
 
     def export(
         self, to: str, path: str | Path, precision: str | None = None, name: str | None = None
@@ -120,8 +121,8 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
         deviation = programs.deviation(program, self.model_, self._sample_steps())
         if deviation > MOST_DEVIATION:
             warnings.warn(
-                f"outputs of the {program.precision} program are {deviation:.0%} of their spread off: bring channels to"
-                " similar units, or export float32",
+                f"outputs of the {program.precision} program are {deviation:.0%} of their spread off: a larger budget"
+                " may help; else export float32",
                 stacklevel=2,
             )
         called = name or as_name(Path(path).absolute().name)

@@ -81,7 +81,7 @@ class Fitted:
             return None
         return (
             f"the {self.classifier.precision} program is right on {right['program']:.1%}, the classifier itself on"
-            f" {right['classifier']:.1%}: bring channels to similar units, or take --precision float32"
+            f" {right['classifier']:.1%}: take --precision float32, or a larger --budget"
         )
 
     def write(self, folder: Path, to: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,6 @@ from mgrade.deploy import (
     trim,
 )
 from mgrade.deploy.check import MAX_INTEGER_TERMS
-from mgrade.deploy.level import divided, levelled
 from mgrade.estimator.series import Series
 from mgrade.footprint import parse_bytes
 from mgrade.footprint.sizing import GRID
@@ -39,17 +37,17 @@ def check_precision(precision: str) -> None:
     Choices(precision=precision)
 
 
-def program_of(model: Model, precision: str, mean: Series, scale: Series, sample: list[Series]) -> Program:
+def program_of(model: Model, precision: str, sample: list[Series], apart: bool) -> Program:
     """The smallest program of a model that reads raw samples; int8 finds its ranges on `sample`.
 
-    mean, scale (inputs): where the channels lie and how wide they are, see `levelled`.
+    apart: outputs are values, see `quantise`.
     """
     check_precision(precision)
-    plain = from_model(model)
-    if precision == "float32":
-        return _smaller(plain)
-    chosen = _smaller(levelled(plain, mean, scale), lambda program: _bytes(quantise(program, _unit_ranges(program))))
-    return quantise(chosen, calibrate(chosen, [together(sample)]))
+    forms = _forms(from_model(model))
+    if precision != "float32":
+        x = [together(sample)]
+        forms = [quantise(form, calibrate(form, x), apart=apart) for form in forms]
+    return min(forms, key=_bytes)
 
 
 def deviation(program: Program, model: Model, sample: list[Series]) -> float:
@@ -72,9 +70,9 @@ def together(sample: list[Series]) -> npt.NDArray[np.float32]:
     return np.stack([np.resize(one, (longest, one.shape[1])) for one in sample]).astype(np.float32)
 
 
-def _smaller(program: Program, size: Any = None) -> Program:
-    """With short or narrow delay lines, or as it is: whichever takes the fewest bytes in all."""
-    return min(prune(trim(program)), optimise(program), program, key=size or _bytes)
+def _forms(program: Program) -> list[Program]:
+    """With short delay lines, with short and narrow ones, and as it is."""
+    return [prune(trim(program)), optimise(program), program]
 
 
 def _bytes(program: Program) -> int:
@@ -96,7 +94,6 @@ def most_bytes(config: ModelConfig, precision: str) -> int:
         program = from_model(model)
     if precision == "float32":
         return _bytes(program)
-    program = divided(program, np.ones(config.inputs))
     return _bytes(quantise(program, _unit_ranges(program)))
 
 

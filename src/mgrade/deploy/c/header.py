@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from mgrade.deploy.about import About
-from mgrade.deploy.program import Program
+from mgrade.deploy.program import Program, Unit
 from mgrade.deploy.storage import program_bytes
 
 # What a header says of a stream whose outputs are pooled.
@@ -16,16 +16,32 @@ POOLED = """
  * Outputs are about all samples since then: where a stream never stops, begin it anew every so many samples, as many as
  * the sequences had that the model learned from, and take the outputs after the last of them."""
 # How an integer program's header makes inputs of real numbers: as `quantise_input` does, and without a library.
-WHOLE = """
-/* A real number as an input: rounded half up, and held at the ends of what an input can be. */
-static inline {name}_input {name}_whole(float real) {{
-    const float scaled = real * {upper}_INPUT_SCALE;
+READ = """
+/* A scaled number as an input: rounded half up, and held at the ends of what an input can be. */
+static inline {name}_input {name}_whole(float scaled) {{
     if (!(scaled > {low}.0f)) return (scaled == scaled) ? {low} : 0; /* what is not a number is nothing */
     if (scaled >= {high}.0f) return {high};
     const int32_t down = (int32_t)scaled;
     const float rest = scaled - (float)down;
     return ({name}_input)(down + (rest >= 0.5f) - (rest < -0.5f));
 }}
+
+/* Makes inputs of a sample of real numbers. */
+static inline void {name}_read(const float *real, {name}_input *input) {{
+{units}    for (int i = 0; i < {upper}_INPUTS; i++) input[i] = {name}_whole({scaled});
+}}
+"""
+# And real numbers of outputs.
+WRITE = """
+/* Makes real numbers of outputs. */
+static inline void {name}_write(const {name}_output *output, float *real) {{
+{units}    for (int i = 0; i < {upper}_OUTPUTS; i++) real[i] = {real};
+}}
+"""
+# Where channels are counted from, and how finely.
+UNITS = """    static const float units[{upper}_{what}][2] = {{
+{rows}
+    }};
 """
 
 
@@ -35,7 +51,7 @@ def header_parts(program: Program, name: str, known: About) -> dict[str, str]:
         "TAKES": "one sample" if known.frame == 1 else f"a frame of {known.frame} samples",
         "INPUT_NOTE": _input_note(program, known),
         "CONSTANTS": _constants(program, name, known),
-        "WHOLE": _whole(program, name),
+        "READ": _read(program, name) + _write(program, name),
         "SINCE": POOLED if is_pooled(program) else "",
     }
 
@@ -54,13 +70,32 @@ def _input_note(program: Program, known: About) -> str:
     return channels if frame == 1 else f"{frame} samples, oldest first, each of {channels}"
 
 
-def _whole(program: Program, name: str) -> str:
-    """The function that makes an input of a real number, where inputs are not real numbers themselves."""
+def _read(program: Program, name: str) -> str:
+    """The function that makes inputs of real numbers, where inputs are not real numbers themselves."""
     if program.tokens or not program.integer:
         return ""
     half = 1 << (8 * np.dtype(program.precision).itemsize - 1)
     parts = {"name": name, "upper": name.upper(), "low": f"{-half}", "high": f"{half - 1}"}
-    return WHOLE.format(**parts)
+    scaled = "(real[i] - units[i][0]) * units[i][1]" if program.input_units else f"real[i] * {name.upper()}_INPUT_SCALE"
+    return READ.format(**parts, scaled=scaled, units=_table(program.input_units, name, "INPUTS"))
+
+
+def _write(program: Program, name: str) -> str:
+    """The function that makes real numbers of outputs, where they are not real numbers themselves."""
+    if not program.integer:
+        return ""
+    real = "units[i][0] + (float)output[i] / units[i][1]"
+    if not program.output_units:
+        real = f"(float)output[i] / {name.upper()}_OUTPUT_SCALE"
+    parts = {"name": name, "upper": name.upper(), "real": real}
+    return WRITE.format(**parts, units=_table(program.output_units, name, "OUTPUTS"))
+
+
+def _table(units: tuple[Unit, ...], name: str, what: str) -> str:
+    if not units:
+        return ""
+    rows = "\n".join(f"        {{{_real(offset)}, {_real(2.0**bits)}}}," for offset, bits in units)
+    return UNITS.format(upper=name.upper(), what=what, rows=rows)
 
 
 def _constants(program: Program, name: str, known: About) -> str:
@@ -71,15 +106,15 @@ def _constants(program: Program, name: str, known: About) -> str:
         lines.append(f"#define {upper}_FRAME {known.frame} /* samples that a step takes */")
     if known.window is not None:
         lines.append(f"#define {upper}_WINDOW {known.window} /* samples of an answer: then begin anew */")
-    if program.integer and not program.tokens:
+    if program.integer and not program.tokens and not program.input_units:
         lines += [
             f"#define {upper}_INPUT_BITS {exponents[0]} /* fraction bits: input = round(real * 2^bits), */",
-            f"#define {upper}_INPUT_SCALE {_power(exponents[0])} /* which is round(real * scale) */",
+            f"#define {upper}_INPUT_SCALE {_real(2.0 ** exponents[0])} /* which is round(real * scale) */",
         ]
-    if program.integer:
+    if program.integer and not program.output_units:
         lines += [
             f"#define {upper}_OUTPUT_BITS {exponents[-1]} /* fraction bits: output / 2^bits is the real value */",
-            f"#define {upper}_OUTPUT_SCALE {_power(exponents[-1])} /* and so is output / scale */",
+            f"#define {upper}_OUTPUT_SCALE {_real(2.0 ** exponents[-1])} /* and so is output / scale */",
         ]
     if known.labels:
         names = ", ".join(map(_quoted, known.labels))
@@ -87,9 +122,9 @@ def _constants(program: Program, name: str, known: About) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _power(bits: int) -> str:
-    """2**bits as a float constant, exactly."""
-    text = f"{2.0**bits:.17g}"
+def _real(value: float) -> str:
+    """A number of single precision as a constant of C, exactly."""
+    text = f"{value:.17g}"
     return text + ("f" if any(c in text for c in ".e") else ".0f")
 
 

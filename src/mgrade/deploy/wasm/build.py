@@ -13,7 +13,7 @@ import mgrade
 from mgrade._files import replace
 from mgrade.deploy.c.printer import check_name, print_c
 from mgrade.deploy.c.slots import Slots
-from mgrade.deploy.program import Program
+from mgrade.deploy.program import Program, Unit
 from mgrade.deploy.wasm.module import FORMAT, VERSION, described
 
 HERE = Path(__file__).parent
@@ -102,7 +102,10 @@ def _stack(program: Program) -> int:
 
 
 def _metadata(program: Program, name: str) -> dict[str, Any]:
-    """`input_bits` and `output_bits` are fraction bits: input = round(real 2**bits), real = output / 2**bits."""
+    """`input_units` and `output_units` have an offset and fraction bits for every channel.
+
+    input = round((real - offset) 2**bits), real = offset + output / 2**bits.
+    """
     pooled = program.integer and program.ops[-1].kind in ("mean", "sum")
     return {
         "format": FORMAT,
@@ -114,9 +117,15 @@ def _metadata(program: Program, name: str) -> dict[str, Any]:
         "precision": program.precision,
         "input_type": "uint16" if program.tokens else program.precision,
         "output_type": "int32" if pooled else program.precision,
-        "input_bits": program.exponents[0] if program.integer and not program.tokens else None,
-        "output_bits": program.exponents[-1] if program.integer else None,
+        "input_units": None if program.tokens else _units(program, program.input_units, 0, program.inputs),
+        "output_units": _units(program, program.output_units, -1, program.outputs),
     }
+
+
+def _units(program: Program, units: tuple[Unit, ...], value: int, width: int) -> list[list[float]] | None:
+    if not program.integer:
+        return None
+    return [list(unit) for unit in units or [Unit(0.0, program.exponents[value])] * width]
 
 
 def _text(value: dict[str, Any]) -> bytes:

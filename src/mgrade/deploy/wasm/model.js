@@ -72,22 +72,23 @@ export class Model {
     this.output = new TYPES[this.metadata.output_type](buffer, this._at.output, outputs);
 
     this._half = this.metadata.precision === "int8" ? 128 : 32768;
-    this._into = 2 ** (this.metadata.input_bits ?? 0);
-    this._out = 2 ** -(this.metadata.output_bits ?? 0);
+    const { input_units: into, output_units: out } = this.metadata;
+    this._units = into?.map(([offset, bits]) => [offset, 2 ** bits]);
+    this._out = out?.map(([offset, bits]) => [offset, 2 ** -bits]);
     this.reset();
   }
 
   /** One sample, `inputs` real numbers or a token -> `outputs` real numbers, a new array. */
   step(x, stream = 0) {
-    this._write(x, this.metadata.input_bits !== null);
+    this._write(x, this._units);
     this.advance(stream);
-    if (this.metadata.output_bits === null) return this.output.slice();
-    return Float32Array.from(this.output, (whole) => whole * this._out);
+    if (!this._out) return this.output.slice();
+    return Float32Array.from(this.output, (whole, i) => this._out[i][0] + whole * this._out[i][1]);
   }
 
   /** The same without conversion: the numbers that the model itself takes and gives. */
   stepRaw(x, stream = 0) {
-    this._write(x, false);
+    this._write(x);
     this.advance(stream);
     return this.output.slice();
   }
@@ -114,7 +115,7 @@ export class Model {
     return state;
   }
 
-  _write(x, convert) {
+  _write(x, units) {
     if (this.tokens) {
       if (!Number.isInteger(x) || x < 0 || x >= this.inputs) {
         throw new RangeError(`a token must be a whole number from 0 to ${this.inputs - 1}, got ${x}`);
@@ -123,9 +124,10 @@ export class Model {
       return;
     }
     if (x?.length !== this.inputs) throw new RangeError(`x must hold ${this.inputs} numbers, got ${x?.length}`);
-    if (!convert) return this.input.set(x);
+    if (!units) return this.input.set(x);
     for (let i = 0; i < this.inputs; i++) {
-      const whole = Math.floor(x[i] * this._into + 0.5);
+      const [offset, scale] = units[i];
+      const whole = Math.floor(Math.fround(Math.fround(x[i]) - offset) * scale + 0.5);
       this.input[i] = Math.max(-this._half, Math.min(this._half - 1, whole)); // what is not a number becomes 0
     }
   }
@@ -147,8 +149,8 @@ function describe(module) {
   const [section] = WebAssembly.Module.customSections(module, "mgrade");
   if (section === undefined) throw new TypeError("the module was not made by mgrade");
   const metadata = JSON.parse(new TextDecoder().decode(section));
-  if (metadata.format !== "mgrade-wasm" || metadata.version !== 1) {
-    throw new TypeError(`the module must be mgrade-wasm 1, got ${metadata.format} ${metadata.version}`);
+  if (metadata.format !== "mgrade-wasm" || metadata.version !== 2) {
+    throw new TypeError(`the module must be mgrade-wasm 2, got ${metadata.format} ${metadata.version}`);
   }
   return metadata;
 }

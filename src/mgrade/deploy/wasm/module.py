@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-FORMAT, VERSION = "mgrade-wasm", 1
+FORMAT, VERSION = "mgrade-wasm", 2
 SECTION = "mgrade"
 """Name of the custom section, a JSON object in UTF-8. Engines pass over it; model.js reads it."""
 _CUSTOM, _CODE = 0, 10
@@ -21,7 +21,7 @@ def described(module: bytes, description: dict[str, Any]) -> bytes:
 
 
 def metadata(module: bytes) -> dict[str, Any]:
-    """What a module says of itself: name, inputs, outputs, tokens, precision, types and fraction bits."""
+    """What a module says of itself: name, inputs, outputs, tokens, precision, types and units."""
     name = SECTION.encode()
     start = bytes([len(name)]) + name
     for kind, content in _sections(module):
