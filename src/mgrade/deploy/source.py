@@ -34,7 +34,6 @@ Sequence = tuple[Array, int | None]
 SEQUENCES, STEPS = 64, 2000
 # What a saved estimator has beside its model, besides what it says about itself.
 ESTIMATOR, SAMPLE = "estimator.json", "sample.safetensors"
-ESTIMATOR_FORMAT, ESTIMATOR_VERSION = "mgrade-estimator", 1
 # What may stand between the columns of a CSV file.
 SEPARATORS = ",;\t"
 

@@ -19,7 +19,7 @@ import safetensors.numpy
 from mgrade._files import read_description, replace
 from mgrade.deploy.about import FILE as ABOUT
 from mgrade.deploy.about import read_about
-from mgrade.deploy.source import ESTIMATOR, ESTIMATOR_FORMAT, ESTIMATOR_VERSION, SAMPLE
+from mgrade.deploy.source import ESTIMATOR, SAMPLE
 from mgrade.estimator.learn import Epoch
 from mgrade.nn import load as load_model
 from mgrade.nn.storage import check_folder
@@ -27,6 +27,7 @@ from mgrade.nn.storage import check_folder
 if TYPE_CHECKING:
     from mgrade.estimator.base import StreamEstimator
 
+FORMAT, VERSION = "mgrade-estimator", 1
 Estimator = TypeVar("Estimator", bound="StreamEstimator")
 
 
@@ -51,8 +52,8 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
     if not isinstance(parameters["random_state"], (int, np.integer)):
         parameters["random_state"] = None
     description = {
-        "format": ESTIMATOR_FORMAT,
-        "version": ESTIMATOR_VERSION,
+        "format": FORMAT,
+        "version": VERSION,
         "estimator": type(estimator).__name__,
         "weights_sha256": _weights(folder),
         "sample_sha256": hashlib.sha256(data).hexdigest(),
@@ -75,7 +76,7 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
 def load(cls: type[Estimator], folder: Path) -> Estimator:
     """The estimator in `folder`; a ValueError if there is none, or one of another kind, or a damaged one."""
     path = folder / ESTIMATOR
-    description = read_description(path, ESTIMATOR_FORMAT, ESTIMATOR_VERSION)
+    description = read_description(path, FORMAT, VERSION)
     if description.get("estimator") != cls.__name__:
         raise ValueError(f"{path}: estimator must be {cls.__name__}, got {description.get('estimator')!r}")
     model = load_model(folder).eval()
