@@ -376,35 +376,3 @@ def test_relaxed_modules_are_taken_where_the_engine_has_them(tmp_path, name):
         console.log(JSON.stringify(model.outputs));
     """
     assert json.loads(node(tmp_path, without)) == program.outputs
-
-
-def test_what_cannot_be_built_is_refused(tmp_path):
-    program = make("mingru")
-    with pytest.raises(ValueError, match="name must be small letters, digits and _"):
-        wasm.to_wasm(program, "Vowels!")
-    with pytest.raises(ValueError, match="name must not be 'package'"):
-        wasm.save_wasm(program, tmp_path, "package")
-    save(program, tmp_path)
-    with pytest.raises(ValueError, match=r"model\.js: no folder can be made there: File exists"):
-        wasm.save_wasm(program, tmp_path / "model.js")
-
-
-def test_what_is_no_module_is_refused(tmp_path):
-    save(make("mingru"), tmp_path)
-    module = (tmp_path / "model.wasm").read_bytes()
-    for damaged, message in (
-        (b"\x7fELF", "the module is not WebAssembly"),
-        (module[:-1], "the module is cut short"),
-        (module[:9], "the module is cut short"),
-        (module[:8], "the module has no section 'mgrade'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            wasm.metadata(damaged)
-
-
-def test_without_tools_it_says_what_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    said = "WebAssembly cannot be built here: apt-get install clang-19 lld-19"
-    assert wasm.available() == said
-    with pytest.raises(ValueError, match=said):
-        wasm.to_wasm(make("mingru"))

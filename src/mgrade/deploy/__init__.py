@@ -12,7 +12,7 @@ from mgrade.deploy.export import Choices, build, check_target, read_export, veri
 from mgrade.deploy.footprint import measure_program, open_program
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.passes import narrow, optimise, prune, trim
-from mgrade.deploy.program import Op, Program, StatePart
+from mgrade.deploy.program import Op, Program, StatePart, Unit
 from mgrade.deploy.quantise import Ranges, calibrate, quantise
 from mgrade.deploy.source import Source, open_source
 from mgrade.deploy.storage import load_program, parse_program, save_program
@@ -26,6 +26,7 @@ __all__ = [
     "Ranges",
     "Source",
     "StatePart",
+    "Unit",
     "build",
     "calibrate",
     "check_target",

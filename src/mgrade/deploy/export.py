@@ -69,8 +69,8 @@ def build(source: Source, choices: Choices, samples: Path | None = None) -> Prog
         return optimise(plain)
     program = optimise(plain)
     ranges = calibrate(program, source.calibration(samples))
-    apart = source.known is not None and not source.known.classes
-    return quantise(program, ranges, precision=choices.activations, state_bits=choices.state_bits, apart=apart)
+    bits = choices.state_bits
+    return quantise(program, ranges, precision=choices.activations, state_bits=bits, apart=source.apart)
 
 
 def check_target(to: str, chip: str | None = None) -> None:

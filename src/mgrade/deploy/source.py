@@ -52,6 +52,11 @@ class Source:
     sample: tuple[Array, ...] = ()
     """Of an estimator: series (time, inputs) that were kept to find ranges on."""
 
+    @property
+    def apart(self) -> bool:
+        """Whether outputs are values in units of their own: of what is not known, they are scores."""
+        return self.known is not None and not self.known.classes
+
     def calibration(self, path: Path | None = None) -> list[Array]:
         """Sequences (streams, time, inputs) or (streams, time): from a CSV file, the sample, or the training set."""
         if path is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,18 +40,18 @@ def forms(source: Source) -> Iterator[tuple[str, Program]]:
     yield "taps snapped to whole delays", snapped
     small = optimise(snapped)
     yield "delay lines trimmed", small
-    yield "int8 weights, int16 activations", quantise(small, calibrate(small, source.calibration()))
+    yield "int8 weights, int16 activations", quantise(small, calibrate(small, source.calibration()), apart=source.apart)
 
 
 def others(source: Source) -> Iterator[tuple[str, Program]]:
     """Further forms: what do taps cost as they are, and which precision do states and activations need?"""
     exact = optimise(from_model(source.model.eval()))
-    yield "int8 without snapping taps", quantise(exact, calibrate(exact, source.calibration()))
+    yield "int8 without snapping taps", quantise(exact, calibrate(exact, source.calibration()), apart=source.apart)
     small = optimise(from_model(source.model.eval(), snap=True))
-    ranges = calibrate(small, source.calibration())
-    yield "with a 16-bit recurrent state", quantise(small, ranges, state_bits=16)
-    yield "int8 weights and activations", quantise(small, ranges, precision="int8")
-    yield "and a 16-bit recurrent state", quantise(small, ranges, precision="int8", state_bits=16)
+    whole = functools.partial(quantise, small, calibrate(small, source.calibration()), apart=source.apart)
+    yield "with a 16-bit recurrent state", whole(state_bits=16)
+    yield "int8 weights and activations", whole(precision="int8")
+    yield "and a 16-bit recurrent state", whole(precision="int8", state_bits=16)
 
 
 def judged(source: Source, name: str, program: Program, examples: int | None = None) -> Stage:

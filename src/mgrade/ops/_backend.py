@@ -68,7 +68,7 @@ def first_only(operator: str) -> None:
 
 def refuse_second(operator: str) -> NoReturn:
     """Says how second derivatives are to be had."""
-    raise NotImplementedError(
+    raise RuntimeError(
         f"{operator} has no derivative of its own: for second derivatives run the model within mgrade.ops.plain()"
     )
 
