@@ -35,15 +35,18 @@ def test_it_learns(device):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
 @pytest.mark.parametrize("int8", [False, True], ids=["exact", "int8"])
-def test_a_captured_step_gives_the_weights_of_a_plain_one(int8):
+@pytest.mark.parametrize("most", [1, 2, 40], ids="at most {} graphs".format)
+def test_a_captured_step_gives_the_weights_of_a_plain_one(int8, most, monkeypatch):
+    monkeypatch.setattr("mgrade.train.step._MOST_GRAPHS", most)
     results = []
     for capture in (True, False):
         model, x, target = setting("cuda")
         options = {"schedule": cosine(10, 2), "clip": ("value", 0.1), "int8": int8}
         step = TrainingStep(model, loss, rate=1e-2, capture=capture, **options)
-        for rows in (8, 8, 5, 8):  # a batch of another shape in between
-            step(x[:rows], target[:rows])
-        results.append([parameter.detach().clone() for parameter in model.parameters()])
+        shown = []
+        for rows, steps in ((8, 20), (8, 20), (5, 20), (8, 16), (8, 20), (5, 20), (8, 16)):  # shapes in turn
+            shown.append(float(step(x[:rows, :steps], target[:rows])))
+        results.append([torch.tensor(shown), *(parameter.detach().clone() for parameter in model.parameters())])
     for captured, plain in zip(*results, strict=True):
         assert torch.allclose(captured, plain, rtol=1e-5, atol=1e-7)
 

@@ -60,6 +60,14 @@ class Labelled(Task):
         logits = self._logits(model, *batch)
         return {"accuracy": correct(logits, batch[1]), "surprise": surprise(logits, batch[1])}
 
+    def lengths(self, *batch: Tensor) -> Tensor | None:
+        """How many steps of each sequence count, (examples), where they differ."""
+        return batch[2] if len(batch) > 2 else None
+
+    def cut(self, steps: int, *batch: Tensor) -> Batch:
+        """The batch without what lies behind its first `steps` steps."""
+        return batch[0][:, :steps], *batch[1:]
+
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
         """Of images: which share of the learned delays are whole rows, and how many would be by chance."""
         delays = [module.position.detach().flatten() for module in model.modules() if isinstance(module, DelayConv)]

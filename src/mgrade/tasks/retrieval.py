@@ -19,7 +19,7 @@ from torch import Tensor
 from mgrade.nn import Model
 from mgrade.tasks.files import Array, arrays, check_axis, check_rows, padded, spans
 from mgrade.tasks.labelled import Labelled, Sequences, data_folder
-from mgrade.tasks.task import derive
+from mgrade.tasks.task import Batch, derive
 from mgrade.tasks.text import END, SPECIAL, UNKNOWN, check_sizes, from_text, id_type
 
 FILES = {"train": "train", "validation": "eval", "test": "test"}
@@ -67,6 +67,14 @@ class Retrieval(Labelled):
     def prepare(self, values: Tensor) -> Tensor:
         """Ids as the model reads them."""
         return values.to(torch.int32)
+
+    def lengths(self, *batch: Tensor) -> Tensor:
+        """The length of the longer document of each pair."""
+        return batch[2].amax(1)
+
+    def cut(self, steps: int, *batch: Tensor) -> Batch:
+        """The batch without what lies behind the first `steps` characters of its documents."""
+        return batch[0][:, :, :steps], *batch[1:]
 
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
         """That another set stands in for the official one, where it does."""

@@ -81,6 +81,14 @@ class Task(ABC):
     def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
         """The figures of a batch by name, among them `metric`; without gradients."""
 
+    def lengths(self, *batch: Tensor) -> Tensor | None:
+        """How many steps of each example count, (examples), where they differ: the rest is padding."""
+        return None
+
+    def cut(self, steps: int, *batch: Tensor) -> Batch:
+        """The batch without what lies behind its first `steps` steps, for tasks with `lengths`."""
+        return batch
+
     def watch(self, model: Model, *examples: Tensor) -> dict[str, float]:
         """Further figures of a whole set, which do not add up over batches; without gradients."""
         return {}

@@ -9,6 +9,7 @@ import torch
 
 from mgrade.nn import Model
 from mgrade.tasks import Batch, Task
+from mgrade.train.lengths import width
 from mgrade.train.processes import Processes
 
 # Without gradients a GPU has room for so many activations of a layer at once (a few hundred MB) and for so many rows;
@@ -46,8 +47,7 @@ def evaluate(model: Model, task: Task, examples: Batch, batch: int, processes: P
         batch = rows_at_once(batch, steps, model.config.dim)
     model.eval()
     sums: dict[str, list[torch.Tensor]] = {}
-    for begin in range(0, len(examples[0]), batch):
-        part = tuple(tensor[begin : begin + batch] for tensor in examples)
+    for part in _parts(task, examples, batch):
         rows = processes.share(len(part[0]))
         for name, (total, weight) in task.judge(model, *(tensor[rows] for tensor in part)).items():
             pair = torch.stack([total.double(), weight.double()])
@@ -58,3 +58,15 @@ def evaluate(model: Model, task: Task, examples: Batch, batch: int, processes: P
         total, weight = processes.add(torch.stack(pairs).sum(0)).tolist()
         figures[name] = total / weight if weight else float("nan")
     return figures
+
+
+def _parts(task: Task, examples: Batch, batch: int) -> Iterator[Batch]:
+    """The examples in batches; where they differ in length, sorted by it and as long as the longest of a batch."""
+    lengths = task.lengths(*examples)
+    if lengths is None:
+        yield from zip(*(tensor.split(batch) for tensor in examples), strict=True)
+        return
+    longest = int(lengths.max())
+    for rows in lengths.argsort().split(batch):
+        steps = width(int(lengths[rows[-1]]), longest)
+        yield tuple(tensor[rows] for tensor in task.cut(steps, *examples))

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mgrade.tasks import Batch, Drawn, Task, generator
+from mgrade.train.lengths import alike
 from mgrade.train.processes import Processes
 
 # Examples without end are drawn for many steps at once: up to so many, and up to so many input values.
@@ -16,13 +17,18 @@ class Feed:
     """Batches on the device, this process's share of each.
 
     A fixed training set is gone through in a new order every epoch, in whole batches; what is left over waits for
-    the next epoch.
+    the next epoch. With `by_length`, a batch holds examples about equally long, and no more padding than they need.
     """
 
-    def __init__(self, task: Task, seed: int, batch: int, device: torch.device, processes: Processes):
+    def __init__(
+        self, task: Task, seed: int, batch: int, device: torch.device, processes: Processes, by_length: bool = False
+    ):
         self.task, self.seed, self.size, self.device = task, seed, batch, device
         self.rows = processes.share(batch)
-        self._held: tuple[int, Batch] | None = None  # a drawn chunk, or an epoch's order, and its number
+        self._held: tuple[int, Batch] | None = None  # a drawn chunk, or an epoch's order and widths, and its number
+        self.lengths: Tensor | None = None
+        if by_length and task.endless:
+            raise ValueError("train.by_length must be false where examples are drawn without end")
         if task.endless:
             assert isinstance(task, Drawn)
             one = task.draw("train", 1, generator(seed, "probe", device=device))
@@ -34,6 +40,11 @@ class Feed:
         if count < batch:
             raise ValueError(f"train.batch must be at most the {count} training examples, got {batch}")
         self.steps_per_epoch = count // batch
+        if by_length:
+            lengths = task.lengths(*self.examples)
+            if lengths is None:
+                raise ValueError("train.by_length must be false where all examples are equally long")
+            self.lengths = lengths.cpu()
 
     def __call__(self, step: int) -> Batch:
         """This process's rows of the batch of `step`, counted from 0."""
@@ -43,9 +54,10 @@ class Feed:
             begin = index * self.size
             return tuple(t[begin + self.rows.start : begin + self.rows.stop] for t in drawn)
         number, index = divmod(step, self.steps_per_epoch)
-        (order,) = self._hold(number)
+        order, *widths = self._hold(number)
         chosen = order[index * self.size :][self.rows]
-        return tuple(t.index_select(0, chosen) for t in self.examples)
+        examples = self.task.cut(int(widths[0][index]), *self.examples) if widths else self.examples
+        return tuple(t.index_select(0, chosen) for t in examples)
 
     def class_shares(self, classes: int) -> Tensor:
         """How often each class occurs among the targets of the fixed training set, (classes)."""
@@ -63,4 +75,8 @@ class Feed:
             return self.task.draw("train", self.chunk * self.size, source)
         # the order is drawn on the CPU: it is the same on every device
         order = torch.randperm(len(self.examples[0]), generator=generator(self.seed, "order", number))
-        return (order.to(self.device),)
+        if self.lengths is None:
+            return (order.to(self.device),)
+        source = generator(self.seed, "batches", number)
+        order, widths = alike(order[: (len(order) // self.size) * self.size], self.lengths, self.size, source)
+        return order.to(self.device), widths

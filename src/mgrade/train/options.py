@@ -27,6 +27,8 @@ class Training:
     """Passes over a fixed training set."""
     batch: int = 64
     """Examples per step, over all processes."""
+    by_length: bool = False
+    """Batches are of examples about equally long, and only as long as the longest of these: less padding to compute."""
     rate: float = 0.001
     """Learning rate at its highest."""
     decay: float = 0.0
@@ -88,7 +90,7 @@ class Training:
         for name, choices in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
-        for name in ("snap", "int8"):
+        for name in ("by_length", "snap", "int8"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
         if self.snap and self.sigma_from is None:

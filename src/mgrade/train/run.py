@@ -77,7 +77,7 @@ class Run:
         train = recipe.train
         torch.manual_seed(derive(seed, "weights"))
         self.model = Model(recipe.model).to(device)
-        self.feed = Feed(recipe.task, seed, train.batch, device, processes)
+        self.feed = Feed(recipe.task, seed, train.batch, device, processes, train.by_length)
         self.steps = train.steps or (train.epochs or 0) * (self.feed.steps_per_epoch or 0)
         self.looks = _looks(self.steps, train.evaluations)
         self.sigma = _sigma_stages(train, recipe.model.sigma, self.steps)

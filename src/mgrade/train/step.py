@@ -1,8 +1,8 @@
 """One training step: forward, loss, backward, clipping, optimiser, schedule; on CUDA as a single graph.
 
 A compact model is a long row of short kernels, and launching them one by one takes longer than running them. A CUDA
-graph launches the whole step at once. It needs static shapes: a batch of another shape, such as the last one of an
-epoch, simply runs launch by launch, with the same result.
+graph launches the whole step at once. It needs static shapes: every shape of a batch has a graph of its own, and what
+comes after the first so many shapes runs launch by launch, with the same result.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,17 @@ from mgrade.nn import Model
 from mgrade.train.optimiser import parameter_groups
 from mgrade.train.processes import Processes
 from mgrade.train.rounding import rounded_weights
+
+# Batches of so many shapes are captured, as many as there are lengths of batches `by_length`.
+_MOST_GRAPHS = 40
+
+
+class _Captured(NamedTuple):
+    """A step on batches of one shape: what it reads, the graph, and the loss it leaves."""
+
+    inputs: tuple[Tensor, ...]
+    graph: torch.cuda.CUDAGraph
+    result: Tensor
 
 
 def cosine(steps: int, warmup: int = 0) -> list[float]:
@@ -83,24 +94,24 @@ class TrainingStep:
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
         self.called = model if self.processes.count == 1 else nn.parallel.DistributedDataParallel(model)
         self.resting = set[nn.Parameter]()
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._inputs: tuple[Tensor, ...] = ()
-        self._result: Tensor = torch.zeros((), device=device)
+        self._captured = dict[tuple[Any, ...], _Captured]()
+        self._stream = torch.cuda.Stream() if self.captures else None  # one: cuBLAS keeps a workspace for each
 
     def __call__(self, *batch: Tensor) -> Tensor:
         """One step on `batch`."""
         if not self.captures:
             return self._step(*batch)
-        if self._graph is None:
-            self._capture(batch)
-        assert self._graph is not None
-        if [(b.shape, b.dtype) for b in batch] != [(b.shape, b.dtype) for b in self._inputs]:
-            return self._step(*batch)
-        for static, given in zip(self._inputs, batch, strict=True):
+        shapes = tuple((b.shape, b.dtype) for b in batch)
+        if shapes not in self._captured:
+            if len(self._captured) == _MOST_GRAPHS:
+                return self._step(*batch)
+            self._captured[shapes] = self._capture(batch)
+        captured = self._captured[shapes]
+        for static, given in zip(captured.inputs, batch, strict=True):
             static.copy_(given)
-        self._graph.replay()
+        captured.graph.replay()
         torch.clear_autocast_cache()
-        return self._result
+        return captured.result
 
     def failed(self) -> bool:
         """Whether a loss was not finite; the weights are those before it."""
@@ -130,8 +141,8 @@ class TrainingStep:
             _copy(exact)
 
     def recapture(self) -> None:
-        """Makes the next call record the step anew, after something that the graph holds as a constant changed."""
-        self._graph = None
+        """Makes the next calls record the step anew, after something that a graph holds as a constant changed."""
+        self._captured.clear()
 
     def state(self) -> dict[str, Tensor]:
         """What the optimiser keeps, by parameter: with the weights, all that the next step depends on."""
@@ -207,21 +218,24 @@ class TrainingStep:
             for group, rate in zip(self.optimiser.param_groups, self.current.tolist(), strict=True):
                 group["lr"] = rate
 
-    def _capture(self, batch: tuple[Tensor, ...]) -> None:
+    def _capture(self, batch: tuple[Tensor, ...]) -> _Captured:
         """Warms up on a side stream, puts everything back as it was, and records one step without running it."""
-        self._inputs = tuple(b.clone() for b in batch)
+        inputs = tuple(b.clone() for b in batch)
         before = self._snapshot()
-        stream = torch.cuda.Stream()
+        stream = self._stream
+        assert stream is not None
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(3):
-                self._step(*self._inputs)
+                self._step(*inputs)
         torch.cuda.current_stream().wait_stream(stream)
         self._restore(before)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):  # the same: cuBLAS keeps a workspace per stream
-            self._result = self._step(*self._inputs)
-        self._graph = graph
+        # graphs share their memory, since no two run at once
+        pool = next((captured.graph.pool() for captured in self._captured.values()), None)
+        with torch.cuda.graph(graph, pool, stream):
+            result = self._step(*inputs)
+        return _Captured(inputs, graph, result)
 
     def _snapshot(self) -> dict[str, Any]:
         """Copies of all that a step changes: weights, what the optimiser keeps about them, and the count."""
