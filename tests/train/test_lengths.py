@@ -137,9 +137,14 @@ def test_widths_are_few_and_no_shorter_than_they_must_be(longest, data):
 
 def test_fewer_batches_than_are_sorted_at_a_time():
     lengths = torch.tensor([5, 40, 6, 41, 7, 42])
-    order, widths = alike(torch.arange(6), lengths, 3, torch.Generator().manual_seed(0))
-    assert sorted(map(sorted, order.view(2, 3).tolist())) == [[0, 2, 4], [1, 3, 5]]
-    assert sorted(widths.tolist()) == [16, 48]
+    batches = alike(torch.arange(6), lengths, 3, 32, torch.Generator().manual_seed(0))
+    assert sorted(sorted(rows.tolist()) for rows in batches) == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_the_last_batch_of_a_pool_may_be_smaller():
+    batches = alike(torch.arange(7), torch.arange(7), 2, 2)
+    assert sorted(map(len, batches)) == [1, 2, 2, 2]
+    assert sorted(torch.cat(batches).tolist()) == list(range(7))
 
 
 def test_where_nothing_differs_in_length_it_is_refused():

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mgrade.nn import Model
 from mgrade.train import TrainingStep, cosine
+from mgrade.train.lengths import alike
 
 Batch = tuple[Tensor, ...]
 """Values (cases, time, channels), lengths (cases), and what the loss needs beside them."""
@@ -103,9 +104,7 @@ def _batches(lengths: Tensor, size: int) -> list[Tensor]:
     order = torch.randperm(len(lengths)).to(lengths.device)
     if lengths.is_cuda:
         return list(order.split(size))
-    sorted_parts = [part[lengths[part].argsort(stable=True)] for part in order.split(MIXED * size)]
-    batches = [batch for part in sorted_parts for batch in part.split(size)]
-    return [batches[place] for place in torch.randperm(len(batches))]
+    return alike(order, lengths, size, MIXED)
 
 
 def _rows(data: Batch, rows: Tensor) -> Batch:

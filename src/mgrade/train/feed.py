@@ -6,11 +6,13 @@ import torch
 from torch import Tensor
 
 from mgrade.tasks import Batch, Drawn, Task, generator
-from mgrade.train.lengths import alike
+from mgrade.train.lengths import alike, width
 from mgrade.train.processes import Processes
 
 # Examples without end are drawn for many steps at once: up to so many, and up to so many input values.
 _MOST_STEPS, _MOST_VALUES = 256, 2**24
+# Batches among which examples are sorted by length.
+_POOL = 32
 
 
 class Feed:
@@ -77,6 +79,7 @@ class Feed:
         order = torch.randperm(len(self.examples[0]), generator=generator(self.seed, "order", number))
         if self.lengths is None:
             return (order.to(self.device),)
-        source = generator(self.seed, "batches", number)
-        order, widths = alike(order[: (len(order) // self.size) * self.size], self.lengths, self.size, source)
-        return order.to(self.device), widths
+        whole, longest = order[: len(order) // self.size * self.size], int(self.lengths.max())
+        batches = alike(whole, self.lengths, self.size, _POOL, generator(self.seed, "batches", number))
+        widths = [width(int(self.lengths[rows].max()), longest) for rows in batches]
+        return torch.cat(batches).to(self.device), torch.tensor(widths)
