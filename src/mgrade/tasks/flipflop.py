@@ -34,7 +34,7 @@ class FlipFlop(Drawn):
     ignore: float = 0.8
     """Share of ignored pairs in the training strings."""
     test_ignore: float = 0.98
-    """Share of ignored pairs in the strings of validation and test: about 100 symbols between a write and its read."""
+    """Share of ignored pairs in the strings of validation and test: a read follows its write after about 70 pairs."""
     targets: str = "reads"
     """The loss is over the bits that are read (`reads`), or over every next symbol (`all`)."""
     recalls: int = 200

@@ -2,9 +2,9 @@
 
 For one channel, the outputs of a tile of time are T @ x with T[s, m] = kernel[m - s]: the same matrix for every tile
 of every batch row. So the rows of the product are (batch row, tile) pairs, as many as there are, and the matrix is
-drawn from the kernel on the fly. The gradient of the signal is the same product with time reversed; the gradient
-of the kernel sums the diagonals of x^T @ grad. Dilated filters run over every `dilation`-th step. Where a matrix serves
-badly, `triton_direct` takes over.
+written out once per channel and direction. The gradient of the signal is the same product with time reversed; the
+gradient of the kernel sums the diagonals of x^T @ grad. Dilated filters run over every `dilation`-th step. Where a
+matrix serves badly, `triton_direct` takes over.
 """
 
 from __future__ import annotations
