@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -34,6 +35,20 @@ def prepare_place(path: Path) -> None:
     except OSError as error:
         raise ValueError(f"{path} cannot be written: {error.strerror}") from None
     trial.unlink()
+
+
+def lock(path: Path) -> IO[bytes] | None:
+    """A file that no other process holds until this one closes it or ends; None where another does.
+
+    It is made if it is not there, its content stays, and a link is not followed.
+    """
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
 
 
 def make_folder(folder: Path) -> None:

@@ -153,3 +153,7 @@ def test_the_loss_is_the_cross_entropy_and_follows_weights():
 def test_bad_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         HighFrequency(**options)
+
+
+def test_features_may_be_long():
+    assert HighFrequency(order="free", feature_length=20_000_000, frequency=1.0).features == 16

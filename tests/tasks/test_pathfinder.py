@@ -151,8 +151,10 @@ def test_settings_that_cannot_be_drawn_are_refused(options, message):
 
 @needs_c
 def test_a_range_out_of_order_is_refused():
-    with pytest.raises(ValueError, match="must be at least 0 and in order, got 0, 3, 2"):
+    with pytest.raises(ValueError, match="begin and end must be at least 0 and in order, got 3, 2"):
         generate(PATH32, 0, 3, 2)
+    with pytest.raises(ValueError, match="seed must be from 0 to 18446744073709551615, got 18446744073709551616"):
+        generate(PATH32, 1 << 64, 0, 1)
 
 
 def test_without_the_c_generator_one_line_says_so(monkeypatch, tmp_path):
@@ -373,6 +375,8 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path):
     ("options", "message"),
     [
         ({"size": 64}, "size must be 32 or 128, got 64"),
+        ({"size": 32.0}, r"size must be 32 or 128, got 32\.0"),
+        ({"size": [32]}, r"size must be 32 or 128, got \[32\]"),
         ({"contour_length": 7}, "contour_length must be 6, 9 or 14, got 7"),
     ],
 )

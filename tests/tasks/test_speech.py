@@ -48,6 +48,10 @@ def ten(tmp_path_factory):
     return folder, clips(folder)
 
 
+def test_a_number_of_words_may_be_a_number():
+    assert Speech(words=10) == Speech(words="10")
+
+
 def test_the_words_are_35_and_the_commands_among_them():
     assert len(set(WORDS)) == 35
     assert list(WORDS) == sorted(WORDS)
@@ -197,6 +201,7 @@ def test_wrong_options_are_refused_by_name():
     for options, message in (
         ({"words": "12"}, "words must be one of 35, 10, got '12'"),
         ({"rate": 44100}, "rate must be one of 16000, 8000, got 44100"),
+        ({"rate": 8000.0}, r"rate must be one of 16000, 8000, got 8000\.0"),
         ({"parts": "some"}, "parts must be one of lists, random, got 'some'"),
         ({"exact_length_only": 1}, "exact_length_only must be true or false, got 1"),
     ):

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgrade.nn import Model, ModelConfig
-from mgrade.tasks.labelled import Labelled, Sequences
+from mgrade.tasks.labelled import HeldOut, Labelled, Sequences
 from mgrade.tasks.retrieval import Retrieval
 from mgrade.train.evaluate import evaluate
-from mgrade.train.feed import Feed
+from mgrade.train.feed import Feed, _digest
 from mgrade.train.lengths import alike, width
 from mgrade.train.processes import Processes
 from small import small
@@ -22,9 +22,10 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, kw_only=True)
 class Unequal(Labelled):
-    """Sequences of 1 to 600 steps, numbered in their first step."""
+    """Sequences of 1 to `longest` steps, numbered in their first step."""
 
     count: int = 1000
+    longest: int = 600
     padded: bool = True
 
     @property
@@ -36,10 +37,17 @@ class Unequal(Labelled):
 
     def read(self, split, folder):
         source = np.random.default_rng(0)
-        lengths = source.integers(1, 601, self.count)
+        lengths = source.integers(1, self.longest + 1, self.count)
         values = source.standard_normal((self.count, 700, 1), np.float32)  # what lies behind the end is not zero
         values[:, 0, 0] = np.arange(self.count)
         return Sequences(values, source.integers(0, 3, self.count), lengths if self.padded else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held(Unequal, HeldOut):
+    """The same without a validation set of its own."""
+
+    examples = HeldOut.examples
 
 
 def feed(task=None, batch=16, seed=0, processes=None, by_length=True):
@@ -150,5 +158,20 @@ def test_the_last_batch_of_a_pool_may_be_smaller():
 def test_where_nothing_differs_in_length_it_is_refused():
     with pytest.raises(ValueError, match=r"train\.by_length must be false where all examples are equally long"):
         feed(Unequal(padded=False))
-    with pytest.raises(ValueError, match=r"train\.by_length must be false where examples are drawn without end"):
-        feed(small().task)
+    with pytest.raises(ValueError, match=r"train\.by_length must be false where all examples are equally long"):
+        feed(Unequal(longest=1))
+    with pytest.raises(ValueError, match=r"train\.by_length must be false for a task whose examples are drawn"):
+        small("flipflop/mgrade", "train.by_length=true")
+
+
+def test_other_labels_are_another_training_set():
+    ours, theirs = feed().examples, feed().examples
+    assert feed().digest == feed(seed=1).digest
+    theirs[1][7] = (theirs[1][7] + 1) % 3
+    assert _digest(ours) != _digest(theirs)
+    assert _digest(ours) != _digest(tuple(tensor[:-1] for tensor in ours))
+
+
+def test_something_is_left_to_train_on():
+    with pytest.raises(ValueError, match=r"task\.held_out must leave something of 3 examples to train on, got 0\.99"):
+        Held(count=3, held_out=0.99).examples("train", 0, CPU)

@@ -13,7 +13,7 @@ from mgrade.train.processes import Processes
 from small import SETTINGS
 
 
-def run(root, processes, *more, recipe="flipflop/mgrade"):
+def run(root, processes, *more, recipe="flipflop/mgrade", status=0):
     command = [sys.executable]
     if processes > 1:
         command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
@@ -22,7 +22,7 @@ def run(root, processes, *more, recipe="flipflop/mgrade"):
         command += ["--set", setting]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     out = subprocess.run([*command, *more], env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert out.returncode == 0, out.stderr
+    assert (out.returncode == 0) == (status == 0), out.stderr
     return out
 
 
@@ -55,6 +55,14 @@ def test_checkpoints_pass_between_one_process_and_two(tmp_path):
     assert not (tmp_path / "mixed/results").exists()
     run(tmp_path / "mixed", 1, "--resume")
     close(weights(tmp_path / "whole"), weights(tmp_path / "mixed"))
+
+
+def test_a_loss_that_is_not_finite_is_said_by_one_of_two_processes(tmp_path):
+    more = ("--set", "train.rate=1e30", "--set", "train.steps=100000", "--set", "train.evaluations=1")
+    out = run(tmp_path, 2, *more, status=2)
+    said = [line for line in out.stderr.splitlines() if line.startswith("mgrade:")]
+    assert len(said) == 1
+    assert "not finite" in said[0]
 
 
 def test_shares_cover_all_rows_once():

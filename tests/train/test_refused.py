@@ -7,8 +7,10 @@ import math
 
 import pytest
 import safetensors.torch
+import torch
 
 from mgrade.train import Stopped, launch, load_recipe
+from mgrade.train.recipe import source
 from small import small
 
 
@@ -41,6 +43,24 @@ def test_variants_have_names_that_fit_into_paths(tmp_path, name):
         load_recipe(str(path))
 
 
+def begun(root):
+    """A run that is stopped after its first step, at which validation looks."""
+    recipe = small("flipflop/mgrade", "train.evaluations=40")
+    with pytest.raises(Stopped):
+        launch(recipe, seeds=[0], root=root, max_minutes=1e-9)
+    return recipe
+
+
+def alter(root, change):
+    """Puts a checkpoint beside the newest that has what `change` makes of its tensors and facts, and a fitting name."""
+    folder = root / "runs/flipflop/mgrade/seed0/checkpoints"
+    data = max(folder.iterdir()).read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    tensors, facts = change(safetensors.torch.load(data), json.loads(header["__metadata__"]["mgrade"]))
+    other = safetensors.torch.save(tensors, {"mgrade": json.dumps(facts)})
+    (folder / f"step-0000000099-{hashlib.sha256(other).hexdigest()[:16]}.safetensors").write_bytes(other)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -54,15 +74,109 @@ def test_variants_have_names_that_fit_into_paths(tmp_path, name):
     ],
 )
 def test_a_whole_file_that_is_no_checkpoint_is_passed_over(tmp_path, change):
-    recipe = small("flipflop/mgrade")
-    with pytest.raises(Stopped):
-        launch(recipe, seeds=[0], root=tmp_path, max_minutes=1e-9)
-    folder = tmp_path / "runs/flipflop/mgrade/seed0/checkpoints"
-    good = max(folder.iterdir())
-    data = good.read_bytes()
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    facts = json.dumps(change(json.loads(header["__metadata__"]["mgrade"])))
-    bad = safetensors.torch.save(safetensors.torch.load(data), {"mgrade": facts})
-    (folder / f"step-0000000099-{hashlib.sha256(bad).hexdigest()[:16]}.safetensors").write_bytes(bad)
+    recipe = begun(tmp_path)
+    alter(tmp_path, lambda tensors, facts: (tensors, change(facts)))
     (path,) = launch(recipe, seeds=[0], root=tmp_path, resume=True)
     assert json.loads(path.read_text())["curves"]["step"][-1] == 40
+
+
+WEIGHT = "encoder.weight"
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "message"),
+    [
+        (f"optimiser.exp_avg.{WEIGHT}", torch.zeros(3), rf"exp_avg.{WEIGHT} must have shape \(8, 5\), got \(3,\)"),
+        (f"optimiser.exp_avg_sq.{WEIGHT}", torch.zeros(8, 5).long(), rf"exp_avg_sq.{WEIGHT} must have shape"),
+        (f"optimiser.step.{WEIGHT}", torch.zeros(2), rf"step.{WEIGHT} must have shape \(\), got \(2,\)"),
+        (f"optimiser.exp_avg.{WEIGHT}", None, f"exp_avg of {WEIGHT} is missing"),
+        ("optimiser.count", torch.tensor([40]), r"count must be from 0 to 39, got \[40\]"),
+        ("optimiser.count", torch.tensor([1, 1]), r"count must be from 0 to 39, got \[1, 1\]"),
+        ("optimiser.count", None, "count is missing"),
+        (f"best.{WEIGHT}", None, "the best weights have other names or shapes"),
+        (f"best.{WEIGHT}", torch.zeros(3), "the best weights have other names or shapes"),
+        ("loss_sum", None, "loss_sum is missing"),
+    ],
+)
+def test_tensors_of_another_model_are_refused(tmp_path, name, tensor, message):
+    recipe = begun(tmp_path)
+
+    def change(tensors, facts):
+        del tensors[name]
+        return tensors | ({} if tensor is None else {name: tensor}), {**facts, "step": 2}
+
+    alter(tmp_path, change)
+    with pytest.raises(ValueError, match=rf"the checkpoint of step 2 is of another model: {message}"):
+        launch(recipe, seeds=[0], root=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"best": 5}, "best must have a step and a value, got 5"),
+        ({"best": {"step": 1, "value": "high"}}, "best must have a step and a value, got "),
+        ({"points": [1]}, "a point of the curve must have a step and figures of validation, got 1"),
+    ],
+)
+def test_facts_of_another_kind_are_refused(tmp_path, facts, message):
+    recipe = begun(tmp_path)
+    alter(tmp_path, lambda tensors, told: (tensors, {**told, **facts, "step": 2}))
+    with pytest.raises(ValueError, match=rf"the checkpoint of step 2 is of another model: {message}"):
+        launch(recipe, seeds=[0], root=tmp_path, resume=True)
+
+
+def test_a_run_does_not_go_on_with_other_data(tmp_path, monkeypatch):
+    few = [
+        "task.trajectories=80",
+        "task.validation=4",
+        "task.overlap_trajectories=4",
+        "task.length=40",
+        "train.epochs=2",
+    ]
+    recipe = load_recipe("lorenz/mgrade", few)
+    with pytest.raises(Stopped):
+        launch(recipe, seeds=[0], root=tmp_path, max_minutes=1e-9)
+    monkeypatch.setattr("mgrade.train.feed._digest", lambda examples: "other")
+    with pytest.raises(ValueError, match="holds a run on other data: --resume needs the data it began with"):
+        launch(recipe, seeds=[0], root=tmp_path, resume=True)
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
+    folder = tmp_path / "runs/flipflop/mgrade/seed0"
+    folder.mkdir(parents=True)
+    (tmp_path / "precious").write_text("mine")
+    (folder / "lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(ValueError, match=r"lock: cannot be written: "):
+        launch(small("flipflop/mgrade"), seeds=[0], root=tmp_path)
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "message"),
+    [
+        ("flipflop/mgrade", "train.recurrence_rate=0.5", r"train\.recurrence_rate needs an LRU, got 0\.5 for 'mingru'"),
+        ("flipflop/tcn", "train.recurrence_decay=0.1", r"train\.recurrence_decay needs an LRU, got 0\.1 for 'none'"),
+        (
+            "flipflop/tcn",
+            "train.sigma_from=2.0",
+            r"train\.sigma_from needs learnable delays, got 2\.0 for conv 'dilated'",
+        ),
+        ("flipflop/mgrade", "task.test=2147483648", r"task\.test times a length of 32 must be at most 2147483648"),
+    ],
+)
+def test_what_a_recipe_has_no_use_or_no_room_for_is_refused(name, setting, message):
+    with pytest.raises(ValueError, match=message):
+        small(name, setting)
+
+
+@pytest.mark.parametrize("read", [load_recipe, source])
+@pytest.mark.parametrize("name", ["flipflop/mgrade@", "flipflop/mgrade@nope"])
+def test_a_variant_that_is_not_there_is_refused(read, name):
+    with pytest.raises(ValueError, match=r"recipe flipflop/mgrade has no variant '(nope)?'"):
+        read(name)
+
+
+def test_a_recipe_without_a_name_is_refused(tmp_path):
+    (tmp_path / "...toml").write_text("")
+    with pytest.raises(ValueError, match=r"must have a name before \.toml"):
+        load_recipe(str(tmp_path / "...toml"))

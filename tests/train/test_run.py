@@ -3,18 +3,16 @@
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from mgrade.nn import load
-from mgrade.train import NotFiniteError, Stopped, judge_run, launch, load_recipe
+from mgrade.train import NotFiniteError, Stopped, judge_run, launch, load_recipe, seeds
 from mgrade.train.processes import Processes
 from mgrade.train.progress import Lines, Silent
 from mgrade.train.run import Run
@@ -172,6 +170,30 @@ def test_the_result_says_everything(tmp_path):
     assert set(found["examined"]["recall_by_distance"]) >= {"1", "100", "10000"}
 
 
+def test_the_result_names_the_source_of_every_leg_as_it_was_when_that_began(tmp_path, monkeypatch):
+    recipe = small("flipflop/mgrade")
+    monkeypatch.setattr("mgrade.train.run.commit", lambda: "first")
+    with pytest.raises(Stopped):
+        launch(recipe, seeds=[0], root=tmp_path, max_minutes=1e-9)
+    monkeypatch.setattr("mgrade.train.run.commit", lambda: "second")
+    (path,) = launch(recipe, seeds=[0], root=tmp_path, resume=True)
+    found = json.loads(path.read_text())
+    assert found["commit"] == "second"
+    assert found["commits"] == ["first", "second"]
+
+
+def test_a_run_that_another_process_has_ended_is_not_judged_again(tmp_path, monkeypatch):
+    recipe = small("flipflop/mgrade")
+    (path,) = launch(recipe, seeds=[0], root=tmp_path)
+    before, asked = path.read_bytes(), []
+    done = seeds._done
+    monkeypatch.setattr(seeds, "_done", lambda *given: bool(asked.append(1) or len(asked) > 1) and done(*given))
+    monkeypatch.setattr(Run, "finish", None)
+    launch(recipe, seeds=[0], root=tmp_path, resume=True)
+    assert len(asked) == 2
+    assert path.read_bytes() == before
+
+
 def test_the_checkpoint_that_validation_chose_is_what_is_judged(tmp_path):
     recipe = small("flipflop/mgrade", "train.rate=0.3")
     run = trained(recipe, tmp_path / "run")
@@ -266,41 +288,13 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_later(tmp_path, monkeypatch
     same(whole, run)
 
 
-def test_a_time_limit_stops_cleanly(tmp_path):
-    with pytest.raises(Stopped, match=r"stopped by --max-minutes 0\.0001 at step \d+ of 40: --resume goes on") as stop:
-        launch(small(), seeds=[0], root=tmp_path, max_minutes=1e-4)
-    assert stop.value.signal is None
-    (path,) = launch(small(), seeds=[0], root=tmp_path, resume=True)
-    assert path.exists()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_a_run_that_goes_on(tmp_path, number):
-    command = [sys.executable, "-m", "mgrade", "train", "flipflop/mgrade", "--out", str(tmp_path), "--seed", "0"]
-    for setting in (*SETTINGS, "train.steps=1000000", "train.evaluations=1"):
-        command += ["--set", setting]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    checkpoints = tmp_path / "runs/flipflop/mgrade/seed0/checkpoints"
-    limit = time.monotonic() + 60
-    while not list(checkpoints.glob("step-*")) and time.monotonic() < limit:
-        time.sleep(0.05)
-    time.sleep(0.5)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
-    assert f"mgrade: stopped by {signal.Signals(number).name} at step" in err
-    assert "Traceback" not in err
-    step = int(err.split("at step ")[1].split()[0])
-    assert max(checkpoints.iterdir()).name.startswith(f"step-{step:010d}")
-
-
 def test_a_loss_that_is_not_finite_stops_with_its_step_rate_and_tensor(tmp_path):
     recipe = small("flipflop/mgrade", "train.schedule=constant")
     run = prepared(recipe, tmp_path, checkpoint_seconds=0.0)
     real, calls = run.feed.__call__, []
 
     class Poisoned:
-        steps_per_epoch = None
+        steps_per_epoch, digest = None, ""
 
         def __call__(self, step):
             if step == 17 and not calls:

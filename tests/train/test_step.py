@@ -51,6 +51,40 @@ def test_a_captured_step_gives_the_weights_of_a_plain_one(int8, most, monkeypatc
         assert torch.allclose(captured, plain, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+def test_dropout_draws_the_same_whether_a_step_is_captured_or_replayed():
+    def steps(first, state=None):
+        torch.manual_seed(0)
+        config = ModelConfig.mgrade(inputs=4, outputs=3, tokens=True, dim=8, depth=1, dropout=0.5, readout="mean")
+        model = Model(config).to("cuda")
+        step = TrainingStep(model, loss, rate=1e-2)
+        if state is not None:
+            model.load_state_dict(state[0])
+            step.load_state(state[1])
+        x = torch.arange(8 * 20, device="cuda").view(8, 20) % 4
+        for number in range(first, 6):
+            if number == 3 and state is None:
+                state = {n: t.clone() for n, t in model.state_dict().items()}, step.state()
+                state = state[0], {n: t.clone() for n, t in state[1].items()}
+            torch.manual_seed(number)
+            step(x[:, : 20 if number % 2 else 16], x[:, 0] % 3)
+        return state, list(model.parameters())
+
+    state, whole = steps(0)
+    for ours, theirs in zip(steps(3, state)[1], whole, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_batch_in_which_nothing_counts_changes_nothing():
+    model, x, target = setting("cpu")
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    step = TrainingStep(model, lambda model, x, target: (0 * model(x)[0].sum(), torch.tensor(0)), rate=1e-2)
+    assert float(step(x, target)) == 0
+    assert not step.failed()
+    for parameter, value in zip(model.parameters(), before, strict=True):
+        assert torch.equal(parameter, value)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_parameter_at_rest_stays_as_it_is_whatever_its_gradient_and_its_momentum(device):
     model, x, target = setting(device)

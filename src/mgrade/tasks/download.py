@@ -8,7 +8,6 @@ is not, the one that was seen is said, and gzip's own checksum is the only check
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import http.client
 import os
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
+from mgrade._files import lock
 from mgrade.tasks.unpack import unpack_gzip, unpack_tar
 
 Progress: TypeAlias = Callable[[int, "int | None"], None]
@@ -331,11 +331,10 @@ def _workshop(name: str, folder: Path) -> Iterator[Path]:
     """A hidden folder for one process to work in: only downloads outlive a failure."""
     workshop = folder / f".fetch-{name}"
     workshop.mkdir(parents=True, exist_ok=True)
-    with open(workshop / "lock", "w", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(f"{workshop}: another process is fetching {name}") from None
+    held = lock(workshop / "lock")
+    if held is None:
+        raise ValueError(f"{workshop}: another process is fetching {name}")
+    with held:
         unpacked = workshop / "unpacked"
         shutil.rmtree(unpacked, ignore_errors=True)  # of a process that was killed
         unpacked.mkdir()

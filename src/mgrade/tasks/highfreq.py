@@ -50,7 +50,7 @@ def feature_table(
 def _possible(count: int, symbols: int, order: str) -> int:
     """How many different features of `count` symbols there are, at least."""
     if order == "free":
-        return int(symbols * (symbols - 1) ** (count - 1))
+        return int(symbols * (symbols - 1) ** min(count - 1, 64))
     return math.perm(symbols, min(count, symbols))
 
 

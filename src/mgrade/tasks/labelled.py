@@ -102,6 +102,8 @@ class HeldOut(Labelled):
         count = len(whole.labels)
         order = torch.randperm(count, generator=generator(0, "held out", count)).numpy()
         held = max(1, round(self.held_out * count))
+        if held >= count:
+            raise ValueError(f"task.held_out must leave something of {count} examples to train on, got {self.held_out}")
         chosen = np.sort(order[:held] if split == "validation" else order[held:])
         lengths = None if whole.lengths is None else whole.lengths[chosen]
         return _batch(Sequences(whole.values[chosen], whole.labels[chosen], lengths), device)

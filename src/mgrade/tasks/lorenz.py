@@ -23,6 +23,8 @@ SIGMA, RHO, BETA = 10.0, 28.0, 2.667
 START, SPREAD = (-9.7869288, -15.03852, 20.533978), 5.0
 # Terms of the Taylor series, and the longest step it takes: together exact to about 1e-11 over a time unit.
 ORDER, LONGEST_STEP = 18, 0.01
+# The longest time between two steps of a trajectory: what comes then has long forgotten what was before.
+LONGEST_DT = 100.0
 
 NEIGHBOURS = 20
 SHOWN = 4
@@ -101,8 +103,8 @@ class Lorenz(Drawn):
             raise ValueError(f"burn_in must be a whole number of at least 0, got {self.burn_in!r}")
         if not is_number(self.noise) or self.noise < 0:
             raise ValueError(f"noise must be a number of at least 0, got {self.noise!r}")
-        if not is_number(self.dt) or self.dt <= 0:
-            raise ValueError(f"dt must be a number above 0, got {self.dt!r}")
+        if not is_number(self.dt) or not 0 < self.dt <= LONGEST_DT:
+            raise ValueError(f"dt must be above 0 and at most {LONGEST_DT}, got {self.dt!r}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")

@@ -117,9 +117,9 @@ def generate_set(
 
 
 def _check(size: int, contour_length: int) -> None:
-    if size not in SETTINGS:
+    if type(size) is not int or size not in SETTINGS:
         raise ValueError(f"size must be 32 or 128, got {size!r}")
-    if contour_length not in FOLDERS:
+    if type(contour_length) is not int or contour_length not in FOLDERS:
         raise ValueError(f"contour_length must be 6, 9 or 14, got {contour_length!r}")
 
 

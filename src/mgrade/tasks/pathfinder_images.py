@@ -182,8 +182,10 @@ def generate_counted(
     settings: Settings, seed: int, begin: int, end: int, threads: int | None = None
 ) -> tuple[Bytes, Bytes, Counts]:
     """As `generate`, and for each image how many pairs of snakes were begun, and how many short ones found room."""
-    if not (0 <= begin <= end < 1 << 63 and 0 <= seed < 1 << 64):
-        raise ValueError(f"seed, begin and end must be at least 0 and in order, got {seed}, {begin}, {end}")
+    if not 0 <= seed < 1 << 64:
+        raise ValueError(f"seed must be from 0 to {(1 << 64) - 1}, got {seed}")
+    if not 0 <= begin <= end < 1 << 63:
+        raise ValueError(f"begin and end must be at least 0 and in order, got {begin}, {end}")
     positive(threads=1 if threads is None else threads)
     library, count, side = _library(), end - begin, settings.canvas
     images = np.empty((count, side, side), np.uint8)

@@ -53,8 +53,11 @@ class Speech(Labelled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        words: Any = self.words
+        if type(words) is int:  # as a recipe may have it, without quotes
+            object.__setattr__(self, "words", str(words))
         for name, choices in (("words", ("35", "10")), ("rate", (16000, 8000)), ("parts", ("lists", "random"))):
-            if getattr(self, name) not in choices:
+            if getattr(self, name) not in choices or type(getattr(self, name)) is not type(choices[0]):
                 given = ", ".join(map(str, choices))
                 raise ValueError(f"{name} must be one of {given}, got {getattr(self, name)!r}")
         if not isinstance(self.exact_length_only, bool):

@@ -46,16 +46,16 @@ def evaluate(model: Model, task: Task, examples: Batch, batch: int, processes: P
         steps = examples[0].shape[1:].numel() // (1 if model.config.tokens else model.config.inputs)
         batch = rows_at_once(batch, steps, model.config.dim)
     model.eval()
-    sums: dict[str, list[torch.Tensor]] = {}
+    sums: dict[str, torch.Tensor] = {}
     for part in _parts(task, examples, batch):
         rows = processes.share(len(part[0]))
         for name, (total, weight) in task.judge(model, *(tensor[rows] for tensor in part)).items():
             pair = torch.stack([total.double(), weight.double()])
-            sums[name] = [*sums.get(name, []), pair]
+            sums[name] = sums[name] + pair if name in sums else pair
     figures = task.watch(model, *examples)
     model.train(training)
-    for name, pairs in sums.items():
-        total, weight = processes.add(torch.stack(pairs).sum(0)).tolist()
+    for name, pair in sums.items():
+        total, weight = processes.add(pair).tolist()
         figures[name] = total / weight if weight else float("nan")
     return figures
 

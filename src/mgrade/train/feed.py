@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import torch
 from torch import Tensor
 
@@ -29,8 +31,8 @@ class Feed:
         self.rows = processes.share(batch)
         self._held: tuple[int, Batch] | None = None  # a drawn chunk, or an epoch's order and widths, and its number
         self.lengths: Tensor | None = None
-        if by_length and task.endless:
-            raise ValueError("train.by_length must be false where examples are drawn without end")
+        self.digest = ""
+        """What tells one training set from another, where it is fixed: sizes, and whole numbers such as labels."""
         if task.endless:
             assert isinstance(task, Drawn)
             one = task.draw("train", 1, generator(seed, "probe", device=device))
@@ -42,10 +44,11 @@ class Feed:
         if count < batch:
             raise ValueError(f"train.batch must be at most the {count} training examples, got {batch}")
         self.steps_per_epoch = count // batch
+        self.digest = _digest(self.examples)
         if by_length:
             lengths = task.lengths(*self.examples)
-            if lengths is None:
-                raise ValueError("train.by_length must be false where all examples are equally long")
+            if lengths is None or lengths.min() == lengths.max():
+                raise ValueError("train.by_length must be false where all examples are equally long, got true")
             self.lengths = lengths.cpu()
 
     def __call__(self, step: int) -> Batch:
@@ -83,3 +86,12 @@ class Feed:
         batches = alike(whole, self.lengths, self.size, _POOL, generator(self.seed, "batches", number))
         widths = [width(int(self.lengths[rows].max()), longest) for rows in batches]
         return torch.cat(batches).to(self.device), torch.tensor(widths)
+
+
+def _digest(examples: Batch) -> str:
+    digest = hashlib.sha256()
+    for tensor in examples:
+        digest.update(f"{tuple(tensor.shape)} {tensor.dtype} ".encode())
+        if tensor.dtype == torch.int64:
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]

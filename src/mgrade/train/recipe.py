@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mgrade.nn import ModelConfig
-from mgrade.tasks import TASKS, Task
+from mgrade.tasks import TASKS, Drawn, Task
 from mgrade.train.options import Training, checked, nearest, plain
 
 if TYPE_CHECKING:
@@ -94,10 +94,8 @@ def load_recipe(name: str, settings: Iterable[str] = ()) -> Recipe:
     """A shipped recipe by its name, or a TOML file by its path; `settings` are KEY=VALUE, as model.dim=64."""
     base, variant = _split(name)
     text, experiment, model = _text(base, name)
-    table, variants = _parse(text, name)
-    if variant and variant not in variants:
-        raise ValueError(f"recipe {base} has no variant {variant!r}" + nearest(variant, variants))
-    for key, value in _flat(variants.get(variant, {})):
+    table, chosen = _parse_variant(text, name)
+    for key, value in _flat(chosen):
         _set(table, key, value)
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -117,7 +115,9 @@ def from_dict(table: dict[str, Any], experiment: str, name: str) -> Recipe:
 
 def source(name: str) -> str:
     """The file of a shipped recipe, with all its variants."""
-    return _text(_split(name)[0], name)[0]
+    text = _text(_split(name)[0], name)[0]
+    _parse_variant(text, name)
+    return text
 
 
 def heading(name: str) -> str:
@@ -135,21 +135,23 @@ def _folder() -> Traversable:
     return resources.files("mgrade.train") / "recipes"
 
 
-def _split(name: str) -> tuple[str, str]:
-    """A recipe's name or path, which may have an @ of its own before .toml, and the variant, empty for none."""
+def _split(name: str) -> tuple[str, str | None]:
+    """A recipe's name or path, which may have an @ of its own before .toml, and the variant, None for none."""
     if name.endswith(".toml"):
-        return name, ""
+        return name, None
     path, file, variant = name.rpartition(".toml@")
     if file:
         return f"{path}.toml", variant
-    base, _, variant = name.partition("@")
-    return base, variant
+    base, at, variant = name.partition("@")
+    return base, variant if at else None
 
 
 def _text(base: str, name: str) -> tuple[str, str, str]:
     """Text, experiment and model name of a recipe: a path if it ends in .toml, a shipped name otherwise."""
     if base.endswith(".toml"):
         path = Path(base)
+        if path.stem in (".", ".."):
+            raise ValueError(f"recipe {base}: must have a name before .toml")
         try:
             return path.read_text("utf-8"), Path(os.path.abspath(base)).parent.name or "recipe", path.stem
         except (OSError, UnicodeDecodeError) as error:
@@ -178,6 +180,17 @@ def _parse(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
                 f"recipe {name}: variants must have names of 1 to 100 characters without /, got {variant!r}"
             )
     return table, variants
+
+
+def _parse_variant(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The recipe's table, and that of the variant which its name chooses, empty for none."""
+    table, variants = _parse(text, name)
+    base, variant = _split(name)
+    if variant is None:
+        return table, {}
+    if variant not in variants:
+        raise ValueError(f"recipe {base} has no variant {variant!r}" + nearest(variant, variants))
+    return table, variants[variant]
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -229,8 +242,11 @@ def _build(table: dict[str, Any], experiment: str, name: str) -> Recipe:
     train = checked(Training, table["train"], "train")
     if task.endless and train.epochs is not None:
         raise ValueError("train.epochs does not apply to a task whose examples are drawn without end: set train.steps")
+    if task.endless and train.by_length:
+        raise ValueError("train.by_length must be false for a task whose examples are drawn without end, got true")
     _check_class_weights(task, train)
     model = _model(dict(table["model"]), task)
+    _check_used(model, train)
     if train.snap and model.sigma > WHOLE_SIGMA:
         raise ValueError(f"train.snap needs a model.sigma of {WHOLE_SIGMA} or less, got {model.sigma}")
     return Recipe(
@@ -257,7 +273,9 @@ def _task(options: dict[str, Any]) -> Task:
     for option, value in options.items():
         if isinstance(value, int) and value > MOST_OF_A_TASK:
             raise ValueError(f"task.{option} must be at most {MOST_OF_A_TASK}, got {value}")
-    return checked(TASKS[name], options, "task")
+    task = checked(TASKS[name], options, "task")
+    _check_drawn(task)
+    return task
 
 
 def _task_name(task: Task) -> str:
@@ -284,6 +302,25 @@ def _model(fields: dict[str, Any], task: Task) -> ModelConfig:
         fitting = "every" if every else "last, mean or sum"
         raise ValueError(f"model.readout must be {fitting} for this task, got {config.readout!r}")
     return config
+
+
+def _check_used(model: ModelConfig, train: Training) -> None:
+    """Refuses options for a part that the model does not have."""
+    if train.sigma_from is not None and model.conv != "delay":
+        raise ValueError(f"train.sigma_from needs learnable delays, got {train.sigma_from} for conv {model.conv!r}")
+    for name in ("recurrence_rate", "recurrence_decay"):
+        if model.recurrence != "lru" and getattr(train, name) != getattr(Training, name):
+            raise ValueError(f"train.{name} needs an LRU, got {getattr(train, name)} for {model.recurrence!r}")
+
+
+def _check_drawn(task: Task) -> None:
+    """Refuses sets too large to be drawn, which would be found out only when a run ends."""
+    if not isinstance(task, Drawn):
+        return
+    length = getattr(task, "length", 1)
+    for split, count in task.sizes.items():
+        if count * length > MOST_OF_A_TASK:
+            raise ValueError(f"task.{split} times a length of {length} must be at most {MOST_OF_A_TASK}, got {count}")
 
 
 def _check_class_weights(task: Task, train: Training) -> None:

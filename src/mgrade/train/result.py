@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from mgrade._files import replace
-from mgrade._provenance import commit, hardware, versions
+from mgrade._provenance import hardware, versions
 from mgrade.nn import DelayConv, Model, ModelConfig
 from mgrade.train.options import Training, plain
 from mgrade.train.recipe import Recipe
@@ -50,6 +50,9 @@ def read_result(path: Path) -> dict[str, Any] | None:
     for field, value in {"recipe": recipe, **tables}.items():
         if not isinstance(value, dict):
             raise ValueError(f"{path}: is not a result file: {field} must be an object, got {value!r}")
+    for field in ("seed", "metrics"):
+        if field not in document:
+            raise ValueError(f"{path}: is not a result file: {field} is missing")
     return document
 
 
@@ -74,7 +77,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
 def write_result(
     path: Path, recipe: Recipe, seed: int, model: Model, device: torch.device, found: dict[str, Any]
 ) -> None:
-    """Writes the result file of a finished run; `found` has its metrics, curves, minutes and what was examined."""
+    """Writes the result file of a finished run; `found` has its metrics, curves, minutes, commit and the like."""
     document = {
         "experiment": recipe.experiment,
         "model": recipe.name,
@@ -84,7 +87,7 @@ def write_result(
         "state_bytes": state_bytes(model),
         "minutes": found.pop("minutes"),
         "recipe": recipe.to_dict(),
-        "commit": commit(),
+        "commit": found.pop("commit"),
         "hardware": hardware(device),
         "versions": versions(),
         "delays": delays(model),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import fcntl
 import json
 import math
 import time
@@ -19,7 +18,8 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from mgrade._files import replace
+from mgrade._files import lock, replace
+from mgrade._provenance import commit
 from mgrade.nn import DelayConv, Model
 from mgrade.tasks import derive
 from mgrade.train import checkpoint
@@ -27,19 +27,17 @@ from mgrade.train.checkpoint import Checkpoint
 from mgrade.train.evaluate import evaluate, precision
 from mgrade.train.failure import offender
 from mgrade.train.feed import Feed
-from mgrade.train.options import Training
 from mgrade.train.processes import Processes
 from mgrade.train.progress import Log, Reporter
 from mgrade.train.recipe import Recipe
 from mgrade.train.result import difference
 from mgrade.train.rounding import rounded_weights
-from mgrade.train.step import TrainingStep, cosine
+from mgrade.train.schedule import factors, looks, sigma_stages
+from mgrade.train.step import TrainingStep
 
-# Sigma narrows in so many equal stages: each is a constant of the captured step.
-SIGMA_STAGES = 16
 # What a checkpoint tells beside its tensors.
-_FACTS = {"recipe": dict, "seed": int, "seconds": (int, float), "points": list}
-# Processes ask one another whether to stop every so many steps.
+_FACTS = {"recipe": dict, "seed": int, "seconds": (int, float), "points": list, "data": str, "commits": list}
+# Several processes check, save and ask one another whether to stop every so many steps.
 _AGREE_EVERY = 10
 
 
@@ -79,8 +77,8 @@ class Run:
         self.model = Model(recipe.model).to(device)
         self.feed = Feed(recipe.task, seed, train.batch, device, processes, train.by_length)
         self.steps = train.steps or (train.epochs or 0) * (self.feed.steps_per_epoch or 0)
-        self.looks = _looks(self.steps, train.evaluations)
-        self.sigma = _sigma_stages(train, recipe.model.sigma, self.steps)
+        self.looks = looks(self.steps, train.evaluations)
+        self.sigma = sigma_stages(train, recipe.model.sigma, self.steps)
         self.weight = self._class_weights()
         self.training = TrainingStep(
             self.model,
@@ -89,7 +87,7 @@ class Run:
             decay=train.decay,
             recurrence_rate=train.recurrence_rate,
             recurrence_decay=train.recurrence_decay,
-            schedule=_factors(train, self.steps),
+            schedule=factors(train, self.steps),
             clip=train.clip,
             int8=train.int8,
             average=train.average,
@@ -98,8 +96,9 @@ class Run:
         self.validation = recipe.task.examples("validation", seed, device)
         self.step, self.points, self.seconds = 0, list[dict[str, Any]](), 0.0
         self.best: Best | None = None
+        self.commits = [commit()]  # of the source of every leg of the run that had another
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # since the last look of validation
-        self._lock: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
 
     def open(self, resume: bool) -> None:
         """Takes possession of the folder, and takes up what lies there if asked."""
@@ -125,6 +124,7 @@ class Run:
             self._load(found)
         else:
             self._narrow()
+        self.processes.wait()  # all have looked before anything new lies there
         if self.processes.first:
             replace(self.folder / "recipe.json", self._description())
             if not found:
@@ -132,11 +132,9 @@ class Run:
 
     def _possess(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.folder / "lock", "w", encoding="utf-8")  # noqa: SIM115
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(f"{self.folder}: another process is training here") from None
+        self._lock = lock(self.folder / "lock")
+        if self._lock is None:
+            raise ValueError(f"{self.folder}: another process is training here")
         checkpoint.clean(self._checkpoints)
 
     def go(self, stop: Callable[[], bool] = lambda: False) -> bool:
@@ -171,6 +169,8 @@ class Run:
             "validation_chooses": task.metric,
             "chosen_step": self.best.step,
             "minutes": round(self.seconds / 60, 4),
+            "commit": self.commits[-1],
+            **({"commits": self.commits} if len(self.commits) > 1 else {}),
             "curves": self._curves(),
             "examined": examined,
         }
@@ -185,7 +185,7 @@ class Run:
         saved = reported = begun
         reported_step, reported_sum = self.step, float(self.loss_sum)
         before = self.seconds
-        drops = self.recipe.model.dropout > 0
+        drops, alone = self.recipe.model.dropout > 0, self.processes.count == 1
         self.model.train()
         while self.step < self.steps:
             if drops:
@@ -194,9 +194,12 @@ class Run:
             self.step += 1
             self._narrow()
             look = self.step in self.looks
+            if not (alone or look or self.step % _AGREE_EVERY == 0):
+                continue
             now = time.monotonic()
-            if look:
+            if look or not alone:
                 self._check()
+            if look:
                 self._look()
                 reported_step, reported_sum = self.step, 0.0
             elif now - reported > 0.5:
@@ -249,7 +252,7 @@ class Run:
             return
         done = int(self.training.updates())
         named = offender(self.model, self._loss, self.feed(done))
-        rate = _factors(self.recipe.train, self.steps)[done] * self.recipe.train.rate
+        rate = factors(self.recipe.train, self.steps)[done] * self.recipe.train.rate
         raise NotFiniteError(
             f"the loss of step {done + 1} is not finite: learning rate {rate:.3g}, first tensor: {named};"
             f" {self.folder} keeps the last good checkpoint"
@@ -309,7 +312,14 @@ class Run:
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         tensors |= {f"optimiser.{name}": tensor for name, tensor in self.training.state().items()}
         tensors["loss_sum"] = self.loss_sum
-        facts = {"recipe": self.recipe.to_dict(), "seed": self.seed, "seconds": self.seconds, "points": self.points}
+        facts = {
+            "recipe": self.recipe.to_dict(),
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "points": self.points,
+            "data": self.feed.digest,
+            "commits": self.commits,
+        }
         if self.best is not None:
             tensors |= {f"best.{name}": tensor for name, tensor in self.best.weights.items()}
             facts["best"] = {"step": self.best.step, "value": self.best.value}
@@ -331,23 +341,36 @@ class Run:
             )
         if facts["seed"] != self.seed:
             raise ValueError(f"{self.folder} holds another run: the seed differs")
+        if facts["data"] != self.feed.digest:
+            raise ValueError(f"{self.folder} holds a run on other data: --resume needs the data it began with")
         if found.step > self.steps:
             raise ValueError(f"{self.folder} holds a checkpoint of step {found.step}, the run has {self.steps}")
         try:
             self.model.load_state_dict(_under("model.", found.tensors))
             self.training.load_state(_under("optimiser.", found.tensors))
             self.loss_sum.copy_(found.tensors["loss_sum"])
-        except (KeyError, RuntimeError) as error:
+            self.points, self.best = _points(facts["points"]), self._found_best(found)
+        except (KeyError, RuntimeError, ValueError) as error:
             what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(
                 f"{self.folder}: the checkpoint of step {found.step} is of another model: {what}"
             ) from None
-        self.step, self.seconds, self.points = found.step, facts["seconds"], facts["points"]
-        if "best" in facts:
-            weights = {name: tensor.to(self.device) for name, tensor in _under("best.", found.tensors).items()}
-            self.best = Best(facts["best"]["step"], facts["best"]["value"], weights)
+        self.step, self.seconds = found.step, facts["seconds"]
+        self.commits = [earlier for earlier in facts["commits"] if earlier != self.commits[-1]] + self.commits
         if self.sigma:
             self._set_width()
+
+    def _found_best(self, found: Checkpoint) -> Best | None:
+        """The best look of a checkpoint, if it had one."""
+        if "best" not in found.facts:
+            return None
+        facts, weights = found.facts["best"], _under("best.", found.tensors)
+        if not isinstance(facts, dict) or type(facts.get("step")) is not int or type(facts.get("value")) is not float:
+            raise ValueError(f"best must have a step and a value, got {facts!r}")
+        own = self.model.state_dict()
+        if {name: tensor.shape for name, tensor in weights.items()} != {name: own[name].shape for name in own}:
+            raise ValueError("the best weights have other names or shapes")
+        return Best(facts["step"], facts["value"], {name: tensor.to(self.device) for name, tensor in weights.items()})
 
     def _description(self) -> bytes:
         facts = {"experiment": self.recipe.experiment, "model": self.recipe.name, "seed": self.seed}
@@ -363,32 +386,15 @@ class Run:
         return curves
 
 
+def _points(given: list[Any]) -> list[dict[str, Any]]:
+    """The points of a curve, if that is what they are."""
+    for point in given:
+        if not (
+            isinstance(point, dict) and type(point.get("step")) is int and isinstance(point.get("validation"), dict)
+        ):
+            raise ValueError(f"a point of the curve must have a step and figures of validation, got {point!r}")
+    return given
+
+
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _factors(train: Training, steps: int) -> list[float]:
-    """The learning-rate factor of every step."""
-    warmup = math.ceil(train.warmup * steps)
-    if train.schedule == "cosine":
-        return cosine(steps, warmup)
-    return [min(1.0, (step + 1) / warmup) if warmup else 1.0 for step in range(steps)]
-
-
-def _looks(steps: int, count: int) -> set[int]:
-    """After which steps validation looks: `count` times, evenly, the last time at the end."""
-    return {round(steps * look / min(count, steps)) for look in range(1, min(count, steps) + 1)}
-
-
-def _sigma_stages(train: Training, final: float, steps: int) -> dict[int, float]:
-    """Step -> width of the taps from it on: down in equal ratios; empty without annealing."""
-    if train.sigma_from is None:
-        return {}
-    until = math.ceil(train.sigma_until * steps)
-    if train.snap:
-        return {0: train.sigma_from, until: final}
-    stages = {
-        round(until * stage / SIGMA_STAGES): train.sigma_from * (final / train.sigma_from) ** (stage / SIGMA_STAGES)
-        for stage in range(SIGMA_STAGES)
-    }
-    return {**stages, until: final}

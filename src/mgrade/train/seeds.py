@@ -9,17 +9,25 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from mgrade.nn import Model, load
+from mgrade.tasks import data_folder
 from mgrade.train.evaluate import evaluate, precision
 from mgrade.train.processes import Processes, check_device, join, leave
 from mgrade.train.progress import Reporter, Silent, need_tensorboard, reporter
 from mgrade.train.recipe import Recipe, check_distinct, from_dict, load_recipe, of_experiment
 from mgrade.train.result import difference, read_result, result_path, run_folder, write_result
 from mgrade.train.run import Run
+
+
+class Deadline(NamedTuple):
+    """How many minutes there are, and when, in `time.monotonic()`, they are over."""
+
+    minutes: float
+    at: float
 
 
 class Stopped(Exception):  # noqa: N818
@@ -58,38 +66,55 @@ def launch(
     say = reporter() if processes.first else Silent()
     paths = [result_path(root, recipe, seed) for seed in seeds]
     try:
-        todo = [seed for seed, path in zip(seeds, paths, strict=True) if not _done(path, recipe, say)]
-        with _signals() as asked:
-            deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-            for seed in todo:
-                folder = run_folder(root, recipe, seed)
+        todo = {seed: path for seed, path in zip(seeds, paths, strict=True) if not _done(path, recipe, say)}
+        deadline = None if max_minutes is None else Deadline(max_minutes, time.monotonic() + 60 * max_minutes)
+        asked: list[int] = []
+        for seed, path in todo.items():
+            if asked:
+                raise Stopped(f"stopped by {signal.Signals(asked[0]).name} before seed {seed}", asked[0])
+            try:
                 run = Run(
                     recipe,
                     seed,
-                    folder,
+                    run_folder(root, recipe, seed),
                     device=own,
                     processes=processes,
                     reporter=say,
                     checkpoint_seconds=checkpoint_seconds,
                     tensorboard=tensorboard,
                 )
-                try:
-                    run.open(resume)
-                    finished = run.go(lambda: bool(asked) or (deadline is not None and time.monotonic() > deadline))
-                    if not finished:
-                        by = signal.Signals(asked[0]).name if asked else f"--max-minutes {max_minutes:g}"
-                        processes.wait()
-                        line = f"stopped by {by} at step {run.step} of {run.steps}: --resume goes on from there"
-                        raise Stopped(line, asked[0] if asked else None)
-                    _conclude(run, result_path(root, recipe, seed), processes, say)
-                finally:
-                    run.close()
+            except OSError as error:
+                raise ValueError(f"{error.filename or data_folder()}: cannot be read: {error.strerror}") from None
+            with _signals(asked):
+                _train(run, path, resume, deadline, asked)
         processes.wait()  # nobody leaves while another still talks
     except OSError as error:
         raise ValueError(f"{error.filename or root}: cannot be written: {error.strerror}") from None
     finally:
         leave()
     return paths
+
+
+def _train(run: Run, path: Path, resume: bool, deadline: Deadline | None, asked: list[int]) -> None:
+    """Trains `run` to its result in `path`, unless its time is up or a signal asks to stop."""
+
+    def late() -> bool:
+        return deadline is not None and time.monotonic() > deadline.at
+
+    try:
+        run.open(resume)
+        if _done(path, run.recipe, run.reporter):  # by a process that had the folder until now
+            return
+        if not run.go(lambda: bool(asked) or late()):
+            by = signal.Signals(asked[0]).name if asked else "another process"
+            if deadline is not None and not asked and late():
+                by = f"--max-minutes {deadline.minutes:g}"
+            run.processes.wait()
+            line = f"stopped by {by} at step {run.step} of {run.steps}: --resume goes on from there"
+            raise Stopped(line, asked[0] if asked else None)
+        _conclude(run, path)
+    finally:
+        run.close()
 
 
 def _check_minutes(max_minutes: float | None) -> None:
@@ -151,19 +176,18 @@ def _figures(found: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in found["metrics"].items())
 
 
-def _conclude(run: Run, path: Path, processes: Processes, say: Reporter) -> None:
+def _conclude(run: Run, path: Path) -> None:
     found = run.finish()
-    if not processes.first:
+    if not run.processes.first:
         return
     figures = _figures(found)
     write_result(path, run.recipe, run.seed, run.model, run.device, found)
-    say.say(f"{run.recipe.experiment}/{run.recipe.name} seed {run.seed}: {figures}; {path}")
+    run.reporter.say(f"{run.recipe.experiment}/{run.recipe.name} seed {run.seed}: {figures}; {path}")
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Gathers SIGINT and SIGTERM instead of dying of them; a second one is obeyed at once."""
-    asked: list[int] = []
+def _signals(asked: list[int]) -> Iterator[None]:
+    """Gathers SIGINT and SIGTERM in `asked` instead of dying of them; a second one is obeyed at once."""
 
     def note(number: int, frame: FrameType | None) -> None:
         if asked:
@@ -173,10 +197,10 @@ def _signals() -> Iterator[list[int]]:
     try:
         before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not the main thread, which signals go to
-        yield asked
+        yield
         return
     try:
-        yield asked
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

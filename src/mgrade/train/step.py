@@ -156,7 +156,8 @@ class TrainingStep:
 
     @torch.no_grad()
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """The reverse of `state`, before or after any number of steps."""
+        """The reverse of `state`, before or after any number of steps; that of another model is refused."""
+        self._check_state(state)
         self.count.copy_(state["count"])
         self.optimiser.found_inf.zero_()
         for name, parameter in self.model.named_parameters():
@@ -171,6 +172,23 @@ class TrainingStep:
                     kept[key].copy_(given)
                 else:
                     kept[key] = given.to(parameter.device, copy=True)
+
+    def _check_state(self, state: dict[str, Tensor]) -> None:
+        """The optimiser's kernels believe what they are given, and would read and write beyond a tensor's end."""
+        if state["count"].shape != (1,) or not 0 <= int(state["count"]) < len(self.table):
+            raise ValueError(f"count must be from 0 to {len(self.table) - 1}, got {state['count'].tolist()}")
+        for name, parameter in self.model.named_parameters():
+            shapes = {"step": torch.Size(), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
+            there = {key for key in shapes if f"{key}.{name}" in state}
+            if there and there != set(shapes):
+                raise ValueError(f"{', '.join(sorted(set(shapes) - there))} of {name} is missing")
+            if parameter in self.averages:
+                shapes["average"] = parameter.shape
+                there.add("average")
+            for key in there:
+                given = state[f"{key}.{name}"]
+                if given.shape != shapes[key] or not given.is_floating_point():
+                    raise ValueError(f"{key}.{name} must have shape {tuple(shapes[key])}, got {tuple(given.shape)}")
 
     def _step(self, *batch: Tensor) -> Tensor:
         self.optimiser.zero_grad(set_to_none=True)
@@ -199,11 +217,11 @@ class TrainingStep:
             return result, result.detach()
         total, weight = result
         if self.processes.count == 1:
-            loss = total / weight
+            loss = total / _divisor(weight)
             return loss, loss.detach()
         sums = self.processes.add(torch.stack([total.detach().float(), weight.float()]))
         # gradients are averaged over the processes, so each takes its part of the loss that many times
-        return total * (self.processes.count / sums[1]), sums[0] / sums[1]
+        return total * (self.processes.count / _divisor(sums[1])), sums[0] / _divisor(sums[1])
 
     def _bound_gradients(self) -> None:
         if self.clip is None:
@@ -221,7 +239,7 @@ class TrainingStep:
     def _capture(self, batch: tuple[Tensor, ...]) -> _Captured:
         """Warms up on a side stream, puts everything back as it was, and records one step without running it."""
         inputs = tuple(b.clone() for b in batch)
-        before = self._snapshot()
+        before, random = self._snapshot(), torch.cuda.get_rng_state(inputs[0].device)
         stream = self._stream
         assert stream is not None
         stream.wait_stream(torch.cuda.current_stream())
@@ -235,6 +253,7 @@ class TrainingStep:
         pool = next((captured.graph.pool() for captured in self._captured.values()), None)
         with torch.cuda.graph(graph, pool, stream):
             result = self._step(*inputs)
+        torch.cuda.set_rng_state(random, inputs[0].device)  # dropout draws what it would have without a warm-up
         return _Captured(inputs, graph, result)
 
     def _snapshot(self) -> dict[str, Any]:
@@ -259,6 +278,11 @@ class TrainingStep:
             kept = before["moments"].get(learned, {})
             for name, value in state.items():  # in place: a graph is about to be recorded over these tensors
                 value.copy_(kept.get(name, torch.zeros_like(value)))
+
+
+def _divisor(weight: Tensor) -> Tensor:
+    """What a sum is divided by: where nothing counts, the loss is 0."""
+    return torch.where(weight == 0, 1, weight)
 
 
 @torch.no_grad()
