@@ -9,6 +9,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from mgrade._files import lock
 from mgrade.train.processes import Processes
 from small import SETTINGS
 
@@ -63,6 +64,16 @@ def test_a_loss_that_is_not_finite_is_said_by_one_of_two_processes(tmp_path):
     said = [line for line in out.stderr.splitlines() if line.startswith("mgrade:")]
     assert len(said) == 1
     assert "not finite" in said[0]
+
+
+def test_a_folder_that_another_process_holds_is_said_by_one_of_two_processes(tmp_path):
+    folder = tmp_path / "runs/flipflop/mgrade/seed0"
+    folder.mkdir(parents=True)
+    with lock(folder / "lock"):
+        out = run(tmp_path, 2, status=2)
+    said = [line for line in out.stderr.splitlines() if line.startswith("mgrade:")]
+    assert said == [f"mgrade: {folder}: another process is training here"]
+    assert "gloo" not in out.stderr
 
 
 def test_shares_cover_all_rows_once():
