@@ -21,7 +21,7 @@ class Feed:
     """Batches on the device, this process's share of each.
 
     A fixed training set is gone through in a new order every epoch, in whole batches; what is left over waits for
-    the next epoch. With `by_length`, a batch holds examples about equally long, and no more padding than they need.
+    the next epoch. With `by_length`, a batch holds examples about equally long, and little padding.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from mgrade.train.optimiser import parameter_groups
 from mgrade.train.processes import Processes
 from mgrade.train.rounding import rounded_weights
 
-# Batches of so many shapes are captured, as many as there are lengths of batches `by_length`.
+# Batches of so many shapes are captured: more than there are lengths of batches `by_length`.
 _MOST_GRAPHS = 40
 
 
@@ -95,7 +95,7 @@ class TrainingStep:
         self.called = model if self.processes.count == 1 else nn.parallel.DistributedDataParallel(model)
         self.resting = set[nn.Parameter]()
         self._captured = dict[tuple[Any, ...], _Captured]()
-        self._stream = torch.cuda.Stream() if self.captures else None  # one: cuBLAS keeps a workspace for each
+        self._stream = torch.cuda.Stream(device) if self.captures else None  # one: cuBLAS keeps a workspace for each
 
     def __call__(self, *batch: Tensor) -> Tensor:
         """One step on `batch`."""
