@@ -141,6 +141,16 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path, monkeypatch):
         launch(recipe, seeds=[0], root=tmp_path, resume=True)
 
 
+@pytest.mark.parametrize("field", ["seed", "metrics"])
+def test_a_result_without_figures_is_none(tmp_path, field):
+    (path,) = launch(small("flipflop/mgrade"), seeds=[0], root=tmp_path)
+    result = json.loads(path.read_text())
+    del result[field]
+    path.write_text(json.dumps(result))
+    with pytest.raises(ValueError, match=rf"seed0\.json: is not a result file: {field} is missing$"):
+        launch(small("flipflop/mgrade"), seeds=[0], root=tmp_path)
+
+
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
     folder = tmp_path / "runs/flipflop/mgrade/seed0"
     folder.mkdir(parents=True)

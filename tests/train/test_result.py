@@ -39,8 +39,6 @@ def test_the_first_option_that_differs_is_named(setting, expected):
         ("{}", "recipe is missing"),
         ('{"recipe": 5}', "recipe must be an object, got 5"),
         ('{"recipe": {"task": [1]}}', r"recipe.task must be an object, got \[1\]"),
-        ('{"recipe": {}, "metrics": {}}', "seed is missing"),
-        ('{"recipe": {}, "seed": 0}', "metrics is missing"),
     ],
 )
 def test_a_damaged_result_is_refused(tmp_path, text, message):

@@ -50,9 +50,6 @@ def read_result(path: Path) -> dict[str, Any] | None:
     for field, value in {"recipe": recipe, **tables}.items():
         if not isinstance(value, dict):
             raise ValueError(f"{path}: is not a result file: {field} must be an object, got {value!r}")
-    for field in ("seed", "metrics"):
-        if field not in document:
-            raise ValueError(f"{path}: is not a result file: {field} is missing")
     return document
 
 

@@ -166,6 +166,9 @@ def _done(path: Path, recipe: Recipe, say: Reporter) -> bool:
     found = read_result(path)
     if found is None:
         return False
+    for field in ("seed", "metrics"):
+        if field not in found:
+            raise ValueError(f"{path}: is not a result file: {field} is missing")
     if differs := difference(recipe.to_dict(), found["recipe"]):
         raise ValueError(f"{path} is the result of another recipe ({differs}): choose another --out")
     say.say(f"{recipe.experiment}/{recipe.name} seed {found['seed']} is finished: {_figures(found)}; {path}")
