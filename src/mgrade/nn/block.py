@@ -207,9 +207,10 @@ class Block(nn.Module):
         return self.branch_norms[name](x) if name in self.branch_norms else x
 
     def _join(self, name: str, x: Tensor, branch: Tensor) -> Tensor:
+        base = x if name in self.skips else None
         if self._dropout():
-            branch = dropout(branch, self.dropout, self.drops_whole)
-        return x + branch if name in self.skips else branch
+            return dropout(branch, self.dropout, self.drops_whole, base)
+        return branch if base is None else base + branch
 
     def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
         """The delay line and the hidden state before the first step; empty where the layer has none."""

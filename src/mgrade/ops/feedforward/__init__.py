@@ -78,7 +78,7 @@ def feedforward(
         active = F.gelu(linear(x, input, input_bias), approximate="tanh")
         base = x if base is None else base
         z = linear(active, output, output_bias, None if dropout else base)
-        z = base + drop(z, dropout, whole) if dropout else z
+        z = drop(z, dropout, whole, base) if dropout else z
     return z if scale is None else layer_norm(z, scale, shift, eps)
 
 

@@ -52,7 +52,8 @@ def layer_norm(
             y = F.layer_norm(x, x.shape[-1:], scale, shift, eps)
     else:
         y = F.layer_norm(x, x.shape[-1:], scale, shift, eps)
-    y = drop(y, dropout, whole) if dropout else y
+    if dropout:
+        return drop(y, dropout, whole, base)
     return y if base is None else base + y
 
 
