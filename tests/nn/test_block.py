@@ -99,6 +99,16 @@ def test_an_activation_stands_after_its_branch_and_before_its_skip(x, branch, pr
     assert_close(run(active, x), x + expected if skips else expected, 1e-12)
 
 
+@pytest.mark.parametrize("norms", [(), ("recurrence",)])
+def test_a_projection_and_then_a_norm_come_after_the_activation(x, norms):
+    fields = {"mlp": "none", "norm": "none", "skips": ()}
+    whole = block_of("mingru", **fields, activations=("recurrence",), projection=True, branch_norms=norms)
+    plain = block_of("mingru", **fields)
+    plain.recurrence = whole.recurrence
+    expected = whole.projection(F.gelu(run(plain, x), approximate="tanh"))
+    assert_close(run(whole, x), whole.branch_norms["recurrence"](expected) if norms else expected, 1e-12)
+
+
 @pytest.mark.parametrize("readout", ["every", "last", "mean", "sum"])
 def test_an_activation_before_the_head_is_that_of_every_step(readout):
     config = small("mgrade", activations=("head",), readout=readout, outputs=6)

@@ -71,9 +71,10 @@ class _Builder:
         if block.norm is not None and block.norm_at == "pre":
             value = self.norm(block.norm, value)
         if block.conv is not None:
-            value = self._join(block, "conv", value, self._convolution(block.conv, value, snap))
+            branch = self._active(block, "conv", self._convolution(block.conv, value, snap))
+            value = self._join(block, "conv", value, branch)
         if block.recurrence is not None:
-            branch = self._recurrence(block.recurrence, value)
+            branch = self._active(block, "recurrence", self._recurrence(block.recurrence, value))
             if block.projection is not None:
                 branch = self.linear(block.projection, branch)
             value = self._join(block, "recurrence", value, branch)
@@ -87,11 +88,12 @@ class _Builder:
             value = self.norm(block.norm, value)
         return value
 
+    def _active(self, block: Block, name: str, branch: int) -> int:
+        return self.add("gelu", [branch]) if name in block.activations else branch
+
     def _join(self, block: Block, name: str, value: int, branch: int) -> int:
         if name in block.branch_norms:
             branch = self.norm(block.branch_norms[name], branch)
-        if name in block.activations:
-            branch = self.add("gelu", [branch])
         return self.add("add", [value, branch]) if name in block.skips else branch
 
     def _convolution(self, conv: nn.Module, value: int, snap: bool) -> int:

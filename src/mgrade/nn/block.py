@@ -157,21 +157,19 @@ class Block(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """A convolution or recurrence with its skip, at once where nothing stands between."""
         projection = self.projection if name == "recurrence" else None
-        direct = name not in self.branch_norms and name not in self.activations
-        at_once = direct and name in self.skips and not self._dropout()
-        if at_once and projection is None:
+        added = name in self.skips and name not in self.branch_norms and not self._dropout()
+        if added and projection is None and name not in self.activations:
             return mixer(x, state, reset, lengths, skip=True)
         branch, state = mixer(x, state, reset, lengths)
-        if projection is not None:
-            if at_once:
-                return projection(branch, x), state
-            branch = projection(branch)
-        if name in self.branch_norms and name in self.skips and name not in self.activations:
-            return self.branch_norms[name](branch, x, self._dropout(), self.drops_whole), state
-        branch = self._normed(name, branch)
         if name in self.activations:
             branch = F.gelu(branch, approximate="tanh")
-        return self._join(name, x, branch), state
+        if projection is not None:
+            if added:
+                return projection(branch, x), state
+            branch = projection(branch)
+        if name in self.branch_norms and name in self.skips:
+            return self.branch_norms[name](branch, x, self._dropout(), self.drops_whole), state
+        return self._join(name, x, self._normed(name, branch)), state
 
     def _dropout(self) -> float:
         return self.dropout if self.training else 0.0

@@ -79,7 +79,8 @@ class ModelConfig:
     """What the gate of a `mingru` lets in: W x + b itself, `linear` (the paper's Eq. 2), or made `positive` as minGRU
     in log space has it: c + 1/2 for c above 0, sigmoid(c) below. The latter, for comparison, cannot be exported."""
     projection: bool = False
-    """An extra linear layer after the recurrence, before its skip (the paper's Image model)."""
+    """An extra linear layer after the recurrence, and after its GELU if it has one (`activations`), before its skip (the
+    paper's Image model)."""
     ring: tuple[float, float] = (0.0, 0.99)
     """Radii between which the eigenvalues of an `lru` start."""
 
@@ -88,9 +89,9 @@ class ModelConfig:
     norm: str = "post"
     """Layer norm at the end of a layer (`post`), at its start (`pre`), or `none`."""
     branch_norms: tuple[str, ...] = ()
-    """Further norms: after the `conv` and `recurrence` branches, before the `mlp`."""
+    """Further norms: at the end of the `conv` and `recurrence` branches, before the `mlp`."""
     activations: tuple[str, ...] = ()
-    """Further GELUs: after the `conv` and `recurrence` branches, before the `head`."""
+    """Further GELUs: right after the `conv` and the `recurrence`, before the `head`."""
     skips: tuple[str, ...] = ("conv", "recurrence", "mlp")
     """What has a skip connection around it: `conv`, `recurrence`, `mlp`, or the whole `layer`."""
     dropout: float = 0.0
