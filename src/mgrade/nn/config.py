@@ -79,7 +79,7 @@ class ModelConfig:
     """What the gate of a `mingru` lets in: W x + b itself, `linear` (the paper's Eq. 2), or made `positive` as minGRU
     in log space has it: c + 1/2 for c above 0, sigmoid(c) below. The latter, for comparison, cannot be exported."""
     projection: bool = False
-    """An extra linear layer after the recurrence, and after its GELU if it has one (`activations`), before its skip (the
+    """An extra linear layer after the recurrence and its GELU, if it has one (`activations`), before its skip (the
     paper's Image model)."""
     ring: tuple[float, float] = (0.0, 0.99)
     """Radii between which the eigenvalues of an `lru` start."""
