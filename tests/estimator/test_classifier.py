@@ -80,6 +80,11 @@ def test_the_best_epoch_is_kept():
     assert classifier.best_epoch_ == 1 + int(np.argmin(losses)) == len(losses) - 5
 
 
+def test_a_share_that_holds_out_no_case_is_refused():
+    with pytest.raises(ValueError, match=r"validation must hold out at least one case, got 0.05 of 12$"):
+        small(epochs=1, validation=0.05).fit(*waves(12))
+
+
 def test_without_held_out_cases_training_goes_to_its_end():
     classifier = small(epochs=3, patience=1).fit(*waves(12))
     assert [epoch.validation for epoch in classifier.history_] == [None] * 3

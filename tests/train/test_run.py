@@ -362,9 +362,11 @@ def test_what_tensorboard_would_show_is_handed_to_it(tmp_path, monkeypatch):
         def close(self):
             shown.append("closed")
 
-    monkeypatch.setattr(progress, "_board", lambda folder: Board())
+    monkeypatch.setattr(progress, "_board", lambda folder, begin: shown.append(begin) or Board())
     run = prepared(small(), tmp_path, tensorboard=True)
+    run.go(stop=lambda: run.step == 25)
     run.go()
+    assert [entry for entry in shown if isinstance(entry, int)] == [0, 21]
     assert ("train/loss", 10) in shown
     assert ("validation/accuracy", 40) in shown
     assert shown[-1] == "closed"

@@ -134,6 +134,8 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         with self._randomness() as source:
             self._keep_sample(cases, source)
             held = _held_out(targets, float(self.validation), source)
+            if self.validation and not held.any():
+                raise ValueError(f"validation must hold out at least one case, got {self.validation} of {len(targets)}")
             standard = [(one - self.mean_) / self.scale_ for one in cases.series]
             training = _batch(standard, targets, ~held)
             model = self._train(

@@ -133,7 +133,7 @@ class Log:
         self.path = folder / "metrics.jsonl"
         # what a killed process wrote after its last checkpoint happens again
         replace(self.path, "".join(json.dumps(point) + "\n" for point in points).encode())
-        self._board = _board(folder) if tensorboard else None
+        self._board = _board(folder, points[-1]["step"] + 1 if points else 0) if tensorboard else None
 
     def add(self, point: dict[str, Any]) -> None:
         """One more look of validation."""
@@ -156,7 +156,8 @@ def need_tensorboard() -> None:
         raise ValueError("--tensorboard needs the package tensorboard: pip install tensorboard")
 
 
-def _board(folder: Path) -> Any:
+def _board(folder: Path, begin: int) -> Any:
+    """What shows a curve from the step `begin` on, in the place of what an earlier process wrote there."""
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder / "tensorboard"))
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=begin)
