@@ -1,0 +1,65 @@
+"""On CUDA: with the batches of a real training, where programs go round their loops many times, gradients are right,
+and they are the same every time."""
+
+import pytest
+import torch
+
+from helpers import assert_close
+from mgrade.nn import Model, ModelConfig
+from mgrade.train.evaluate import precision
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+BATCH, TIME = 64, 1024
+SIZES = [(304, 152), (256, 128), (128, 128), (64, 64), (512, 160), (33, 66), (10, 32)]
+MODELS = {
+    "mgrade 128": ("mgrade", {"dim": 128, "projection": True, "activations": ["recurrence"]}),
+    "mgrade 112": ("mgrade", {"dim": 112, "norm": "none", "branch_norms": ["conv", "recurrence", "mlp"]}),
+    "mgrade 64": ("mgrade", {"dim": 64}),
+    "mgrade 32": ("mgrade", {"dim": 32, "taps": 2, "max_delay": 16, "norm": "pre"}),
+    "dcls 168": ("dcls", {"dim": 168}),
+    "tcn 152": ("tcn", {"dim": 152}),
+    "mingru 120": ("mingru", {"dim": 120}),
+    "lru 160": ("lru", {"dim": 160, "expansion": 1.6}),
+    "lru 33": ("lru", {"dim": 33}),
+}
+
+
+def signal(channels, dtype):
+    """(batch, time, channels) with time contiguous."""
+    return torch.randn(BATCH, channels, TIME, device="cuda").to(dtype).transpose(1, 2)
+
+
+@pytest.mark.parametrize("sums", [True, False])
+@pytest.mark.parametrize(
+    ("name", "dtype", "tolerance"),
+    [("bfloat16", torch.bfloat16, 1e-4), ("tf32", torch.float32, 2e-3), ("float32", torch.float32, 1e-5)],
+)
+@pytest.mark.parametrize(("rows", "columns"), SIZES)
+def test_the_gradient_of_a_matrix_is_the_sum_over_all_steps(rows, columns, name, dtype, tolerance, sums):
+    from mgrade.ops.linear.triton import outer
+
+    a, b = signal(rows, dtype), signal(columns, dtype)
+    expected = torch.einsum("btn,btm->nm", a.double(), b.double()).flatten()
+    if sums:
+        expected = torch.cat([expected, a.double().sum((0, 1))])
+    with precision(name, a.device):
+        found = [outer(a, b, sums=sums).flatten() for _ in range(3)]
+    for total in found:
+        assert_close(total, expected, tolerance)
+        assert torch.equal(total, found[0])
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "tf32", "float32"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_gradient_is_the_same_every_time(kind, name):
+    preset, fields = MODELS[kind]
+    model = Model(getattr(ModelConfig, preset)(inputs=1, outputs=10, depth=2, **fields)).cuda()
+    x, pull = torch.randn(BATCH, TIME, 1, device="cuda"), torch.randn(BATCH, TIME, 10, device="cuda")
+    found = []
+    for _ in range(3):
+        with precision(name, x.device):
+            y = model(x)[0]
+        found.append(torch.autograd.grad(y, list(model.parameters()), pull.to(y.dtype)))
+    for parameter, first, *others in zip(dict(model.named_parameters()), *found, strict=True):
+        assert first.isfinite().all(), parameter
+        assert all(torch.equal(other, first) for other in others), parameter
