@@ -6,6 +6,7 @@ import torch
 
 from helpers import assert_close
 from mgrade.nn import Model, ModelConfig
+from mgrade.ops import plain
 from mgrade.train.evaluate import precision
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -49,17 +50,36 @@ def test_the_gradient_of_a_matrix_is_the_sum_over_all_steps(rows, columns, name,
         assert torch.equal(total, found[0])
 
 
+def made(kind):
+    preset, fields = MODELS[kind]
+    return Model(getattr(ModelConfig, preset)(inputs=1, outputs=10, depth=2, **fields)).cuda()
+
+
+def gradients(model, x, pull):
+    y = model(x)[0]
+    return torch.autograd.grad(y, list(model.parameters()), pull.to(y.dtype))
+
+
 @pytest.mark.parametrize("name", ["bfloat16", "tf32", "float32"])
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_gradient_is_the_same_every_time(kind, name):
-    preset, fields = MODELS[kind]
-    model = Model(getattr(ModelConfig, preset)(inputs=1, outputs=10, depth=2, **fields)).cuda()
+    model = made(kind)
     x, pull = torch.randn(BATCH, TIME, 1, device="cuda"), torch.randn(BATCH, TIME, 10, device="cuda")
-    found = []
-    for _ in range(3):
-        with precision(name, x.device):
-            y = model(x)[0]
-        found.append(torch.autograd.grad(y, list(model.parameters()), pull.to(y.dtype)))
+    with precision(name, x.device):
+        found = [gradients(model, x, pull) for _ in range(3)]
     for parameter, first, *others in zip(dict(model.named_parameters()), *found, strict=True):
         assert first.isfinite().all(), parameter
         assert all(torch.equal(other, first) for other in others), parameter
+
+
+@pytest.mark.parametrize(("name", "tolerance"), [("bfloat16", 0.1), ("tf32", 0.02), ("float32", 1e-3)])
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_gradient_is_that_of_float64(kind, name, tolerance):
+    model = made(kind)
+    x, pull = torch.randn(16, 512, 1, device="cuda"), torch.randn(16, 512, 10, device="cuda")
+    with precision(name, x.device):
+        found = gradients(model, x, pull)
+    with plain():
+        exact = gradients(model.double(), x.double(), pull)
+    for parameter, one, other in zip(dict(model.named_parameters()), found, exact, strict=True):
+        assert_close(one, other, tolerance, what=parameter)
