@@ -52,6 +52,15 @@ def test_a_result_of_a_changed_recipe_does_not_count(tmp_path):
     assert rows(["flipflop"], tmp_path)[1].ours == ()
 
 
+def test_a_result_on_other_data_does_not_count(tmp_path):
+    path = result(tmp_path, "retrieval/mgrade", 0, test_accuracy=0.9)
+    assert rows(["retrieval"], tmp_path)[1].ours == (0.9,)
+    document = json.loads(path.read_text())
+    document["examined"] = {"stand_in": "acl_papers.npz"}
+    path.write_text(json.dumps(document))
+    assert rows(["retrieval"], tmp_path)[1].ours == ()
+
+
 def test_an_unknown_experiment_is_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no experiment 'lorentz'; did you mean 'lorenz'"):
         rows(["lorentz"], tmp_path)

@@ -190,6 +190,10 @@ def test_generated_files_are_read_as_they_were_made(tmp_path):
         ("Source\tTarget\n( )\t7\n", "row 2: Source is empty"),
         ("Source\tTarget\n[FIRST 1 2 ]\t1\n", "row 2: Source must be of"),
         ("Source\tTarget\n[MAX 12 2 ]\t2\n", "row 2: Source must be of"),
+        ("Source\tTarget\n7\t7\n[MAX 1 2\t2\n", "row 3: Source must be one expression"),
+        ("Source\tTarget\n] ] 3 [MAX\t2\n", "row 2: Source must be one expression"),
+        ("Source\tTarget\n[MAX 1 2 ] 3\t2\n", "row 2: Source must be one expression"),
+        ("Source\tTarget\n1 2\t2\n", "row 2: Source must be one expression"),
         ("Source\tTarget\n\x03 2 9 ]\t9\n", "row 2: Source has a control character, 3"),
     ],
 )

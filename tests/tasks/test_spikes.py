@@ -111,6 +111,10 @@ def test_damaged_files_are_refused_by_name(tmp_path):
     path.write_bytes(b"not HDF5")
     with pytest.raises(ValueError, match=r"shd_test\.h5 cannot be read as HDF5"):
         HeidelbergDigits().read("test", tmp_path)
+    packed = path.rename(path.with_name("shd_test.h5.gz"))
+    with pytest.raises(ValueError, match=r"shd_test\.h5\.gz cannot be read as HDF5"):
+        HeidelbergDigits().read("test", tmp_path)
+    packed.unlink()
     with h5py.File(path, "w") as file:
         file.create_dataset("labels", data=[0])
     with pytest.raises(ValueError, match=r"shd_test\.h5 lacks a dataset"):

@@ -1,7 +1,8 @@
 """The paper's memory accounting (its Appendix A), component by component, in elements.
 
 Multiply by the bytes of an element (4 in the paper) for bytes. The formulas leave out the biases of encoder and
-decoder; `left_out` lists what a model of this package has beyond them, so that the two add up exactly.
+decoder; the extra projection of the paper's Image model is counted with the recurrence. `left_out` lists what a model of
+this package has beyond them, so that the two add up exactly.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ def parameters(config: ModelConfig) -> dict[str, int]:
     c, depth = config, config.depth
     dim, hidden, inner = c.dim, c.hidden, c.inner
     taps = {"delay": 2 * c.taps * dim, "dilated": c.taps * dim, "none": 0}[c.conv]
+    projection = dim * (hidden + 1) if c.projection else 0
     # gate and candidate with their biases; LRU: eigenvalues and gain, complex B and C, real D
-    recurrence = {"mingru": 2 * hidden * (dim + 1), "lru": 3 * hidden + 4 * hidden * dim + dim, "none": 0}
+    recurrence = {"mingru": 2 * hidden * (dim + 1) + projection, "lru": 3 * hidden + 4 * hidden * dim + dim, "none": 0}
     mlp = {"gelu": 2 * dim * inner + 2 * dim * dim + 3 * dim, "glu": 2 * dim * (inner + 1), "none": 0}
     return {
         "encoder": c.inputs * dim,
@@ -38,12 +40,10 @@ def instantiated(config: ModelConfig) -> dict[str, int]:
 def left_out(config: ModelConfig) -> dict[str, int]:
     """Parameters that the formulas do not count: biases of encoder and decoder, and optional extras."""
     c = config
-    projection = c.depth * c.dim * (c.hidden + 1) if c.projection and c.recurrence == "mingru" else 0
     norms = sum(2 * (c.dim if branch == "conv" else c.inner) for branch in c.branch_norms)
     extras = {
         "encoder bias": c.dim,
         "decoder bias": c.outputs + (c.dim if c.pair else 0),
-        "projection": projection,
         "branch norms": c.depth * norms,
     }
     return {name: count for name, count in extras.items() if count}

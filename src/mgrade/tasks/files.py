@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ def arrays(path: Path, *names: str) -> list[Array]:
     """Arrays of an npz file by name."""
     try:
         with open(path, "rb") as opened:
+            if not zipfile.is_zipfile(opened):
+                raise ValueError("it is no npz archive, or not a whole one")
+            opened.seek(0)
             file = np.load(opened, allow_pickle=False)
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("it is one array, not an archive of them")
             missing = [name for name in names if name not in file]
             if not missing:
                 return [_array(file, name) for name in names]

@@ -104,11 +104,12 @@ class SequentialMnist(_Pixels):
         if not here.is_dir() and compact.is_file():
             return _compact(compact, split, (28, 28))
         begin = "t10k" if split == "test" else "train"
-        images = _idx(here / f"{begin}-images-idx3-ubyte", 3)
+        path = here / f"{begin}-images-idx3-ubyte"
+        images = _idx(path, 3)
         if images.shape[1:] != (28, 28):
-            raise ValueError(f"{here}: {begin} images must be 28 x 28, got {images.shape[1]} x {images.shape[2]}")
+            raise ValueError(f"{path}: images must be 28 x 28, got {images.shape[1]} x {images.shape[2]}")
         path = here / f"{begin}-labels-idx1-ubyte"
-        return _checked(path, images, _idx(path, 1))
+        return _checked(f"{path}:", images, _idx(path, 1))
 
 
 def gray(colours: Bytes) -> Bytes:
@@ -124,13 +125,13 @@ def _compact(path: Path, split: str, size: tuple[int, int]) -> Sequences:
     images, labels = arrays(path, f"{split}_images", f"{split}_labels")
     if images.shape[1:] != size or images.dtype != np.uint8:
         raise ValueError(f"{path}: {split}_images must be bytes {size}, got {images.dtype} {images.shape[1:]}")
-    return _checked(path, images, labels)
+    return _checked(f"{path}: {split}", images, labels)
 
 
-def _checked(path: Path, images: Bytes, labels: npt.NDArray[Any]) -> Sequences:
-    check_labels(f"{path}:", labels, 10)
+def _checked(where: str, images: Bytes, labels: npt.NDArray[Any]) -> Sequences:
+    check_labels(where, labels, 10)
     if len(images) != len(labels):
-        raise ValueError(f"{path}: {len(images)} images but {len(labels)} labels")
+        raise ValueError(f"{where}: {len(images)} images but {len(labels)} labels")
     return Sequences(images.reshape(len(images), -1), labels)
 
 
@@ -154,7 +155,7 @@ def _cifar(folder: Path, split: str, also: str = "") -> tuple[Bytes, Bytes]:
         if not data.size or data.size % _RECORD:
             raise ValueError(f"{path}: its size must be a multiple of {_RECORD} bytes, got {data.size}")
         rows = data.reshape(-1, _RECORD)
-        found = _checked(path, rows[:, 1:], rows[:, 0])
+        found = _checked(f"{path}:", rows[:, 1:], rows[:, 0])
         colours.append(found.values.reshape(-1, 3, _PIXELS))
         labels.append(found.labels)
     return np.concatenate(colours), np.concatenate(labels)
@@ -172,6 +173,8 @@ def _idx(path: Path, axes: int) -> Bytes:
     kind = int.from_bytes(data[:4], "big")
     if kind != 0x800 + axes:
         raise ValueError(f"{path}: its first four bytes must be 0x{0x800 + axes:08x}, got 0x{kind:08x}")
+    if len(data) < 4 + 4 * axes:
+        raise ValueError(f"{path}: its header must have {4 + 4 * axes} bytes, got {len(data)}")
     shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, 4 + 4 * axes, 4)]
     body = np.frombuffer(data, np.uint8)[4 + 4 * axes :]
     if body.size != math.prod(shape):

@@ -135,6 +135,9 @@ def _symbols(source: bytes, where: str) -> Array:
     if not is_one.any():
         raise ValueError(f"{where}: Source is empty")
     found: Array = ids[is_one]
+    depth = np.cumsum((found < CLOSE).astype(np.int32) - (found == CLOSE))
+    if depth[-1] != 0 or (depth[:-1] < 1).any():
+        raise ValueError(f"{where}: Source must be one expression, every operator of it closed by one ]")
     return found
 
 

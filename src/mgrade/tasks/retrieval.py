@@ -61,7 +61,7 @@ class Retrieval(Labelled):
             return self._official(path)
         stand_in = folder / STAND_IN
         if path.parent.is_dir() or not stand_in.is_file():
-            raise ValueError(f"{path} is missing: it comes with the Long Range Arena (lra_release, tsv_data)")
+            raise ValueError(f"{path} is missing: it comes with the Long Range Arena; `mgrade data fetch lra` gets it")
         return self._stand_in(split, stand_in)
 
     def prepare(self, values: Tensor) -> Tensor:
@@ -78,7 +78,16 @@ class Retrieval(Labelled):
 
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
         """That another set stands in for the official one, where it does."""
-        return {} if (data_folder() / "aan").is_dir() else {"stand_in": STAND_IN}
+        return {"stand_in": STAND_IN} if self._stands_in() else {}
+
+    def foresee(self) -> str:
+        """As in `Labelled`; says so where another set stands in."""
+        super().foresee()
+        return f"{STAND_IN} stands in for the official pairs: figures are not the paper's" if self._stands_in() else ""
+
+    @staticmethod
+    def _stands_in() -> bool:
+        return not (data_folder() / "aan").is_dir()
 
     def _logits(self, model: Model, values: Tensor, labels: Tensor, lengths: Tensor | None = None) -> Tensor:
         documents = torch.cat([values[:, 0], values[:, 1]])

@@ -115,7 +115,8 @@ def _spikes(path: Path) -> tuple[Sequence[Any], Sequence[Any], npt.NDArray[Any]]
                 times, units, labels = (data[:] for data in found)
                 return times, units, labels
     except (EOFError, OSError, RuntimeError, MemoryError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read as HDF5: {error}") from None
+        given = path if path.is_file() else packed
+        raise ValueError(f"{given} cannot be read as HDF5: {error}") from None
     raise ValueError(f"{path} lacks a dataset of the Heidelberg digits: {wrong[0]}, of one axis")
 
 

@@ -97,6 +97,13 @@ class Task(ABC):
         """What is looked at once, at the end, beyond the figures of the test set; as JSON can hold it."""
         return {}
 
+    def foresee(self) -> str:
+        """Refuses at the beginning what would be refused only at the end: a test set that cannot be read.
+
+        What a reader of the figures must know of the data, if anything.
+        """
+        return ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn(Task):

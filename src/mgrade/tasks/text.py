@@ -91,7 +91,7 @@ def reviews(split: str, folder: Path) -> Documents:
     if official.is_dir():
         return _official(official / split)
     if not compact.is_file():
-        raise ValueError(f"{folder} has neither aclImdb/ nor imdb.npz: unpack aclImdb_v1.tar.gz there")
+        raise ValueError(f"{folder} has neither aclImdb/ nor imdb.npz; `mgrade data fetch imdb` gets it")
     data, offsets, labels = arrays(compact, f"{split}_bytes", f"{split}_offsets", f"{split}_labels")
     check_axis(f"{compact}: {split} bytes", data, "bytes")
     check_table(compact, split, data, offsets, labels, len(CLASSES))

@@ -94,6 +94,8 @@ class Run:
             processes=processes,
         )
         self.validation = recipe.task.examples("validation", seed, device)
+        if remark := recipe.task.foresee():
+            reporter.say(remark)
         self.step, self.points, self.seconds = 0, list[dict[str, Any]](), 0.0
         self.best: Best | None = None
         self.commits = [commit()]  # of the source of every leg of the run that had another
