@@ -1,7 +1,7 @@
 """The paper's memory accounting (its Appendix A), component by component, in elements.
 
 Multiply by the bytes of an element (4 in the paper) for bytes. The formulas leave out the biases of encoder and
-decoder; the extra projection of the paper's Image model is counted with the recurrence. `left_out` lists what a model of
+decoder; the extra projection of the paper's Image model counts with the recurrence. `left_out` lists what a model of
 this package has beyond them, so that the two add up exactly.
 """
 
