@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NoReturn
+from typing import NoReturn, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 from mgrade.ops import _c
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 BACKENDS = ("auto", "reference", "c", "triton")
 C_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128)
@@ -59,6 +63,27 @@ def is_plain() -> bool:
 def is_transformed() -> bool:
     """Whether tensors are those of a `torch.func` transform, whose values cannot be looked at."""
     return torch._C._functorch.maybe_current_level() is not None
+
+
+def implements(operator: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Makes a function what an operator does, on the device of its first tensor.
+
+    Triton launches on the current device, whichever device its tensors are on.
+    """
+
+    def register(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def on_device(*arguments: P.args, **options: P.kwargs) -> T:
+            first = arguments[0]
+            if isinstance(first, Tensor) and first.is_cuda and first.get_device() != torch.cuda.current_device():
+                with torch.cuda.device(first.device):
+                    return function(*arguments, **options)
+            return function(*arguments, **options)
+
+        torch.library.impl(operator, "default")(on_device)
+        return on_device
+
+    return register
 
 
 def first_only(operator: str) -> None:

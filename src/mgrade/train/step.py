@@ -101,12 +101,17 @@ class TrainingStep:
         """One step on `batch`."""
         if not self.captures:
             return self._step(*batch)
-        shapes = tuple((b.shape, b.dtype) for b in batch)
-        if shapes not in self._captured:
+        with torch.cuda.device(self.current.device):
+            return self._replay(batch)
+
+    def _replay(self, batch: tuple[Tensor, ...]) -> Tensor:
+        """The step as a graph, recorded before the first batch of its shapes and in its mode."""
+        key = (self.model.training, torch.is_autocast_enabled("cuda"), *((b.shape, b.dtype) for b in batch))
+        if key not in self._captured:
             if len(self._captured) == _MOST_GRAPHS:
                 return self._step(*batch)
-            self._captured[shapes] = self._capture(batch)
-        captured = self._captured[shapes]
+            self._captured[key] = self._capture(batch)
+        captured = self._captured[key]
         for static, given in zip(captured.inputs, batch, strict=True):
             static.copy_(given)
         captured.graph.replay()
@@ -158,6 +163,7 @@ class TrainingStep:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """The reverse of `state`, before or after any number of steps; that of another model is refused."""
         self._check_state(state)
+        self.recapture()  # graphs hold what the optimiser kept before
         self.count.copy_(state["count"])
         self.optimiser.found_inf.zero_()
         for name, parameter in self.model.named_parameters():

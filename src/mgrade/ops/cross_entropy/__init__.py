@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgrade.ops._backend import choose, like_result, refuse_second
+from mgrade.ops._backend import choose, implements, like_result, refuse_second
 
 # More classes than this go the way of plain PyTorch.
 MAX_FUSED = 256
@@ -35,7 +35,7 @@ def cross_entropy(logits: Tensor, target: Tensor, weight: Tensor | None = None) 
     return (each * surprise).sum() / each.sum()
 
 
-@torch.library.impl("mgrade::cross_entropy", "default")
+@implements("mgrade::cross_entropy")
 def _forward(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """The loss, and its gradient, which costs nothing more while the logits are there."""
     from mgrade.ops.cross_entropy import triton

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgrade.ops._backend import first_only, like_result
+from mgrade.ops._backend import first_only, implements, like_result
 from mgrade.ops.delay_conv._implementation import implementation
 
 torch.library.define(
@@ -21,7 +21,7 @@ torch.library.define(
 )
 
 
-@torch.library.impl("mgrade::fir", "default")
+@implements("mgrade::fir")
 def _forward(
     x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool, backend: str
 ) -> Tensor:
@@ -29,7 +29,7 @@ def _forward(
     return y
 
 
-@torch.library.impl("mgrade::fir_backward", "default")
+@implements("mgrade::fir_backward")
 def _backward(
     grad: Tensor,
     x: Tensor,

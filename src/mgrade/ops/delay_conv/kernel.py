@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgrade.ops._backend import first_only
+from mgrade.ops._backend import first_only, implements
 from mgrade.ops.delay_conv._implementation import implementation
 
 torch.library.define(
@@ -20,13 +20,13 @@ torch.library.define(
 )
 
 
-@torch.library.impl("mgrade::delay_kernel", "default")
+@implements("mgrade::delay_kernel")
 def _forward(weight: Tensor, position: Tensor, length: int, sigma: float, backend: str) -> Tensor:
     kernel: Tensor = implementation(backend).kernel_forward(weight, position, length, sigma)
     return kernel
 
 
-@torch.library.impl("mgrade::delay_kernel_backward", "default")
+@implements("mgrade::delay_kernel_backward")
 def _backward(
     grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma: float, backend: str
 ) -> tuple[Tensor, Tensor]:

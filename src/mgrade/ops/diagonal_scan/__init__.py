@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import choose, first_only, is_plain, like_result
+from mgrade.ops._backend import choose, first_only, implements, is_plain, like_result
 from mgrade.ops.diagonal_scan import c, reference
 
 __all__ = ["diagonal_scan", "diagonal_scan_pairs"]
@@ -125,7 +125,7 @@ def _implementation(backend: str) -> ModuleType:
     return c if backend == "c" else reference
 
 
-@torch.library.impl("mgrade::diagonal_scan", "default")
+@implements("mgrade::diagonal_scan")
 def _forward(
     decay: Tensor,
     drive: Tensor,
@@ -137,7 +137,7 @@ def _forward(
     return _implementation(backend).forward(decay, drive, initial, reset, lengths)
 
 
-@torch.library.impl("mgrade::diagonal_scan_backward", "default")
+@implements("mgrade::diagonal_scan_backward")
 def _backward(
     grad_h: Tensor,
     grad_last: Tensor | None,

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import choose, like_result
+from mgrade.ops._backend import choose, implements, like_result
 
 torch.library.define("mgrade::dropout", "(Tensor x, Tensor keep, Tensor? base, float gain) -> Tensor")
 
@@ -37,7 +37,7 @@ def kept(x: Tensor, share: float, whole: bool = False) -> Tensor:
     return mask.bernoulli_(1 - share).transpose(1, 2)
 
 
-@torch.library.impl("mgrade::dropout", "default")
+@implements("mgrade::dropout")
 def _forward(x: Tensor, keep: Tensor, base: Tensor | None, gain: float) -> Tensor:
     from mgrade.ops.dropout import triton
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import choose, first_only, is_one_step, like_result
+from mgrade.ops._backend import choose, first_only, implements, is_one_step, like_result
 from mgrade.ops.dropout import dropout as drop
 from mgrade.ops.dropout import kept
 from mgrade.ops.feedforward import c
@@ -82,7 +82,7 @@ def feedforward(
     return z if scale is None else layer_norm(z, scale, shift, eps)
 
 
-@torch.library.impl("mgrade::feedforward", "default")
+@implements("mgrade::feedforward")
 def _forward(
     x: Tensor,
     input: Tensor,
@@ -105,7 +105,7 @@ def _forward(
     return triton.forward(x, input, input_bias, output, output_bias, scale, shift, base, keep, gain, eps)
 
 
-@torch.library.impl("mgrade::feedforward_backward", "default")
+@implements("mgrade::feedforward_backward")
 def _backward(
     grad: Tensor,
     x: Tensor,

@@ -19,7 +19,7 @@ from mgrade.ops.linear.triton import outer, product
 
 # Up to this width a tile of the gradient stays on chip as well; beyond it the products are made one by one.
 _FUSED_BACKWARD = 64
-# Up to this inner width, the gradients of the matrices are summed on chip too.
+# Up to this inner width, and half of it outside, the gradients of the matrices are summed on chip too.
 _FUSED_WEIGHTS = 16 if TRITON_INTERPRETED else 64
 # Programs among which the tiles of a gradient are dealt out; fixed, so that sums do not depend on the device.
 _PROGRAMS = 264
@@ -238,7 +238,7 @@ def backward(
         to_x, to_base = (_triton.time_first(torch.empty_like(signal)) for _ in range(2))
         parameters = input.new_zeros(2 * inner * dim + inner + 3 * dim)
         return to_x, parameters, to_base if apart and scale is not None else x.new_empty(0)
-    sums_weights = fused and inner <= _FUSED_WEIGHTS
+    sums_weights = fused and inner <= _FUSED_WEIGHTS and dim <= _FUSED_WEIGHTS // 2
     size = 3 * dim + (2 * inner * dim + inner if sums_weights else 0)
     blocks = _blocks(x, backward=True) | ({"BI": max(16, triton.next_power_of_2(inner))} if sums_weights else {})
     tiles = triton.cdiv(time, blocks["BT"])

@@ -14,7 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade.ops import _check, _memory
-from mgrade.ops._backend import accumulator, channels_last, choose, first_only, is_one_step, is_plain, like_result
+from mgrade.ops._backend import (
+    accumulator,
+    channels_last,
+    choose,
+    first_only,
+    implements,
+    is_one_step,
+    is_plain,
+    like_result,
+)
 from mgrade.ops.gated_scan import c, reference
 from mgrade.ops.linear import add_product, outer_product, product
 
@@ -138,7 +147,7 @@ def _implementation(backend: str) -> ModuleType:
     return c if backend == "c" else reference
 
 
-@torch.library.impl("mgrade::gated_scan", "default")
+@implements("mgrade::gated_scan")
 def _scan(
     gate: Tensor,
     candidate: Tensor,
@@ -155,7 +164,7 @@ def _scan(
     return _implementation(backend).forward(gate, candidate, None, None, initial, reset, lengths)
 
 
-@torch.library.impl("mgrade::gated_scan_backward", "default")
+@implements("mgrade::gated_scan_backward")
 def _scan_backward(
     grad: Tensor,
     grad_last: Tensor | None,
@@ -180,7 +189,7 @@ def _scan_backward(
     return packed, grad_initial
 
 
-@torch.library.impl("mgrade::gated_recurrence", "default")
+@implements("mgrade::gated_recurrence")
 def _recurrence(
     x: Tensor,
     weight: Tensor,
@@ -197,7 +206,7 @@ def _recurrence(
     return y, last, gates, trace
 
 
-@torch.library.impl("mgrade::gated_recurrence_backward", "default")
+@implements("mgrade::gated_recurrence_backward")
 def _recurrence_backward(
     grad: Tensor,
     grad_last: Tensor | None,

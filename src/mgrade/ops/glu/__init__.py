@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import choose, first_only, like_result
+from mgrade.ops._backend import choose, first_only, implements, like_result
 
 torch.library.define(
     "mgrade::glu",
@@ -36,7 +36,7 @@ def glu(
     return y if base is None else base + y
 
 
-@torch.library.impl("mgrade::glu", "default")
+@implements("mgrade::glu")
 def _forward(
     x: Tensor, value: Tensor, value_bias: Tensor, gate: Tensor, gate_bias: Tensor, base: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -46,7 +46,7 @@ def _forward(
     return triton.forward(x, *_stacked(value, value_bias, gate, gate_bias), base)
 
 
-@torch.library.impl("mgrade::glu_backward", "default")
+@implements("mgrade::glu_backward")
 def _backward(grad: Tensor, x: Tensor, active: Tensor, pair: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient of x, and those of value, gate, value_bias and gate_bias, flat."""
     from mgrade.ops.glu import triton

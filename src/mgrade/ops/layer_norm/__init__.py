@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import choose, first_only, is_autocast, like_result
+from mgrade.ops._backend import choose, first_only, implements, is_autocast, like_result
 from mgrade.ops.dropout import dropout as drop
 from mgrade.ops.dropout import kept
 
@@ -57,14 +57,14 @@ def layer_norm(
     return y if base is None else base + y
 
 
-@torch.library.impl("mgrade::layer_norm", "default")
+@implements("mgrade::layer_norm")
 def _forward(*arguments: Any) -> Tensor:
     from mgrade.ops.layer_norm import triton
 
     return triton.forward(*arguments)
 
 
-@torch.library.impl("mgrade::layer_norm_backward", "default")
+@implements("mgrade::layer_norm_backward")
 def _backward(*arguments: Any) -> tuple[Tensor, Tensor]:
     """The gradient of x, and with `sums` those of scale and shift, (2, channels) in float32, else nothing."""
     from mgrade.ops.layer_norm import triton

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import accumulator, choose, first_only, like_result
+from mgrade.ops._backend import accumulator, choose, first_only, implements, like_result
 from mgrade.ops.linear import c
 
 torch.library.define("mgrade::linear", "(Tensor x, Tensor weight, Tensor? bias, Tensor? base, Tensor? gain) -> Tensor")
@@ -79,14 +79,14 @@ def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
     return grad.flatten(0, 1).t() @ x.flatten(0, 1)
 
 
-@torch.library.impl("mgrade::linear", "default")
+@implements("mgrade::linear")
 def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, base: Tensor | None, gain: Tensor | None) -> Tensor:
     from mgrade.ops.linear import triton
 
     return triton.product(x, weight, base, bias, gain)
 
 
-@torch.library.impl("mgrade::linear_backward", "default")
+@implements("mgrade::linear_backward")
 def _backward(
     grad: Tensor, x: Tensor, weight: Tensor, base: Tensor | None, gain: Tensor | None, to_x: bool, to_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

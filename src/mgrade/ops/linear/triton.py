@@ -93,18 +93,36 @@ def _scaled_backward(grad, base, gain, grad_base, parts, T, N, grad_b, grad_c, b
 
 
 @triton.jit
+def _row_sums(a, row, N, T, chunks, begin, end, a_b, a_c, BN: tl.constexpr, BT: tl.constexpr):
+    """The sums of some rows of a (B, N, T) over the steps of the chunks from `begin` to `end`."""
+    total = tl.zeros((BN, BT), tl.float32)
+    for chunk in range(begin, end):
+        batch = tl.zeros((), tl.int64) + chunk // chunks
+        step = (chunk % chunks) * BT + tl.arange(0, BT)
+        at = a + batch * a_b + row[:, None].to(tl.int64) * a_c + step[None, :]
+        total += tl.load(at, mask=(row < N)[:, None] & (step < T)[None, :], other=0.0).to(tl.float32)
+    return tl.sum(total, 1)
+
+
+@triton.jit
 def _outer(
     a, b, out, B, T, N, M, size, a_b, a_c, b_b, b_c, parts,
     SUMS: tl.constexpr, PRECISION: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
-    """out (parts, size): the sum over batch rows and steps of a (B, N, T) times b (B, M, T), then with SUMS of a."""
+    """out (parts, size): the sum over batch rows and steps of a (B, N, T) times b (B, M, T), then with SUMS of a.
+
+    A tile that is multiplied cannot be added up as well: it would be overwritten in use (triton-lang/triton#6691). So
+    it is multiplied by ones where that is EXACT, and else read again.
+    """
     row = tl.program_id(0) * BN + tl.arange(0, BN)
     column = tl.program_id(1) * BM + tl.arange(0, BM)
     part = tl.program_id(2)
     chunks = (T + BT - 1) // BT
     total = tl.zeros((BN, BM), tl.float32)
     alone = tl.zeros((BN, 16), tl.float32)
-    for chunk in range((part * B * chunks) // parts, ((part + 1) * B * chunks) // parts):
+    begin, end = (part * B * chunks) // parts, ((part + 1) * B * chunks) // parts
+    EXACT: tl.constexpr = PRECISION == "bf16" and a.dtype.element_ty == tl.bfloat16
+    for chunk in range(begin, end):
         batch = tl.zeros((), tl.int64) + chunk // chunks
         step = (chunk % chunks) * BT + tl.arange(0, BT)
         here = step < T
@@ -113,14 +131,17 @@ def _outer(
         at_b = b + batch * b_b + column[None, :].to(tl.int64) * b_c + step[:, None]
         right = tl.load(at_b, mask=(column < M)[None, :] & here[:, None], other=0.0)
         total = dot(left, right, total, PRECISION)
-        if (
-            SUMS
-        ):  # as a product too: a tile that a loop multiplies and also adds up was overwritten while in use (Hopper)
+        if SUMS and EXACT:
             alone = dot(left, tl.full((BT, 16), 1.0, left.dtype), alone, PRECISION)
     at = out + part * size + row[:, None] * M + column[None, :]
     tl.store(at, total, mask=(row < N)[:, None] & (column < M)[None, :])
     if SUMS:
-        tl.store(out + part * size + N * M + row, tl.sum(alone, 1) / 16, mask=(row < N) & (tl.program_id(1) == 0))
+        first = tl.program_id(1) == 0  # of all that have these rows
+        if EXACT:
+            sums = tl.sum(alone, 1) / 16
+        else:
+            sums = _row_sums(a, row, N, T, chunks, begin, tl.where(first, end, begin), a_b, a_c, BN, BT)
+        tl.store(out + part * size + N * M + row, sums, mask=(row < N) & first)
 
 
 def outer(a: Tensor, b: Tensor, sums: bool = False) -> Tensor:
@@ -182,6 +203,7 @@ def product(
             _add[grid](y, below, gain, bias, time, n, *below.stride()[:2], **added, BT=block)
         return _triton.time_first(y)
     y = _triton.empty_time_last(batch, time, n, x)
+    weight = weight.to(torch.bfloat16)  # rounded once, not in every tile
     rows = min(max(16, triton.next_power_of_2(n)), _ROWS)
     _product[(triton.cdiv(time, _STEPS), batch, triton.cdiv(n, rows))](
         below, gain, bias, signal, weight, y, time, n, m, *below.stride()[:2], *signal.stride()[:2], *weight.stride(),
