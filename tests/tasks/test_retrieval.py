@@ -115,10 +115,10 @@ def test_papers_stand_in(tmp_path, monkeypatch):
     text = "".join(chr(29 + value) for value in found.values[0, 0, : found.lengths[0, 0] - 1])
     assert text.endswith(" A paper ")
     assert task.examine(None, 0, torch.device("cpu")) == {"stand_in": "acl_papers.npz"}
-    assert task.foresee() == "acl_papers.npz stands in for the official pairs: figures are not the paper's"
-    official(tmp_path, name="test")
+    assert task.remark() == "acl_papers.npz stands in for the official pairs: figures are not the paper's"
+    official(tmp_path)
     assert task.examine(None, 0, torch.device("cpu")) == {}
-    assert task.foresee() == ""
+    assert task.remark() == ""
 
 
 def test_pairs_that_stand_in_are_distinct_and_rightly_labelled():

@@ -16,8 +16,8 @@ from torch.autograd import forward_ad
 
 from mgrade.ops import _c
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 BACKENDS = ("auto", "reference", "c", "triton")
 C_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128)
@@ -65,15 +65,15 @@ def is_transformed() -> bool:
     return torch._C._functorch.maybe_current_level() is not None
 
 
-def implements(operator: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def implements(operator: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     """Makes a function what an operator does, on the device of its first tensor.
 
     Triton launches on the current device, whichever device its tensors are on.
     """
 
-    def register(function: Callable[P, T]) -> Callable[P, T]:
+    def register(function: Callable[_P, _T]) -> Callable[_P, _T]:
         @functools.wraps(function)
-        def on_device(*arguments: P.args, **options: P.kwargs) -> T:
+        def on_device(*arguments: _P.args, **options: _P.kwargs) -> _T:
             first = arguments[0]
             if isinstance(first, Tensor) and first.is_cuda and first.get_device() != torch.cuda.current_device():
                 with torch.cuda.device(first.device):

@@ -80,9 +80,8 @@ class Retrieval(Labelled):
         """That another set stands in for the official one, where it does."""
         return {"stand_in": STAND_IN} if self._stands_in() else {}
 
-    def foresee(self) -> str:
-        """As in `Labelled`; says so where another set stands in."""
-        super().foresee()
+    def remark(self) -> str:
+        """Says so where another set stands in."""
         return f"{STAND_IN} stands in for the official pairs: figures are not the paper's" if self._stands_in() else ""
 
     @staticmethod

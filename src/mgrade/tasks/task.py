@@ -97,11 +97,11 @@ class Task(ABC):
         """What is looked at once, at the end, beyond the figures of the test set; as JSON can hold it."""
         return {}
 
-    def foresee(self) -> str:
-        """Refuses at the beginning what would be refused only at the end: a test set that cannot be read.
+    def check_test(self) -> None:  # noqa: B027
+        """Refuses a test set that cannot be read: before the first step, not after the last."""
 
-        What a reader of the figures must know of the data, if anything.
-        """
+    def remark(self) -> str:
+        """What a reader of the figures must know of the data, if anything."""
         return ""
 
 

@@ -22,7 +22,7 @@ from mgrade._files import lock, replace
 from mgrade._provenance import commit
 from mgrade.nn import DelayConv, Model
 from mgrade.tasks import derive
-from mgrade.train import checkpoint
+from mgrade.train import checkpoint, curve
 from mgrade.train.checkpoint import Checkpoint
 from mgrade.train.evaluate import evaluate, precision
 from mgrade.train.failure import offender
@@ -94,7 +94,8 @@ class Run:
             processes=processes,
         )
         self.validation = recipe.task.examples("validation", seed, device)
-        if remark := recipe.task.foresee():
+        recipe.task.check_test()
+        if remark := recipe.task.remark():
             reporter.say(remark)
         self.step, self.points, self.seconds = 0, list[dict[str, Any]](), 0.0
         self.best: Best | None = None
@@ -173,7 +174,7 @@ class Run:
             "minutes": round(self.seconds / 60, 4),
             "commit": self.commits[-1],
             **({"commits": self.commits} if len(self.commits) > 1 else {}),
-            "curves": self._curves(),
+            "curves": curve.columns(self.points),
             "examined": examined,
         }
 
@@ -351,7 +352,7 @@ class Run:
             self.model.load_state_dict(_under("model.", found.tensors))
             self.training.load_state(_under("optimiser.", found.tensors))
             self.loss_sum.copy_(found.tensors["loss_sum"])
-            self.points, self.best = _points(facts["points"]), self._found_best(found)
+            self.points, self.best = curve.checked(facts["points"]), self._found_best(found)
         except (KeyError, RuntimeError, ValueError) as error:
             what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(
@@ -377,25 +378,6 @@ class Run:
     def _description(self) -> bytes:
         facts = {"experiment": self.recipe.experiment, "model": self.recipe.name, "seed": self.seed}
         return (json.dumps({**facts, "recipe": self.recipe.to_dict()}, indent=1) + "\n").encode()
-
-    def _curves(self) -> dict[str, list[Any]]:
-        curves: dict[str, list[Any]] = {"step": [], "loss": []}
-        for point in self.points:
-            curves["step"].append(point["step"])
-            curves["loss"].append(point["loss"])
-            for name, value in point["validation"].items():
-                curves.setdefault(f"validation_{name}", []).append(value)
-        return curves
-
-
-def _points(given: list[Any]) -> list[dict[str, Any]]:
-    """The points of a curve, if that is what they are."""
-    for point in given:
-        if not (
-            isinstance(point, dict) and type(point.get("step")) is int and isinstance(point.get("validation"), dict)
-        ):
-            raise ValueError(f"a point of the curve must have a step and figures of validation, got {point!r}")
-    return given
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
