@@ -4,7 +4,7 @@ and they are the same every time."""
 import pytest
 import torch
 
-from helpers import assert_close
+from helpers import assert_close, relative_error
 from mgrade.nn import Model, ModelConfig
 from mgrade.ops import plain
 from mgrade.train.evaluate import precision
@@ -71,14 +71,17 @@ def test_a_gradient_is_the_same_every_time(kind, name):
         assert all(torch.equal(other, first) for other in others), parameter
 
 
-@pytest.mark.parametrize(("name", "tolerance"), [("bfloat16", 0.1), ("tf32", 0.02), ("float32", 1e-3)])
+@pytest.mark.parametrize(("name", "tolerance"), [("bfloat16", 0.03), ("tf32", 0.01), ("float32", 1e-3)])
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_gradient_is_that_of_float64(kind, name, tolerance):
+    """As far as PyTorch's own operators come to it, with the same rounding in between."""
     model = made(kind)
     x, pull = torch.randn(16, 512, 1, device="cuda"), torch.randn(16, 512, 10, device="cuda")
     with precision(name, x.device):
         found = gradients(model, x, pull)
+        with plain():
+            rounded = gradients(model, x, pull)
     with plain():
         exact = gradients(model.double(), x.double(), pull)
-    for parameter, one, other in zip(dict(model.named_parameters()), found, exact, strict=True):
-        assert_close(one, other, tolerance, what=parameter)
+    for parameter, one, other, true in zip(dict(model.named_parameters()), found, rounded, exact, strict=True):
+        assert_close(one, true, tolerance + 2 * relative_error(other, true), what=parameter)
