@@ -7,6 +7,7 @@ import torch
 from helpers import assert_close, relative_error
 from mgrade.nn import Model, ModelConfig
 from mgrade.ops import plain
+from mgrade.train import cross_entropy
 from mgrade.train.evaluate import precision
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -85,3 +86,16 @@ def test_a_gradient_is_that_of_float64(kind, name, tolerance):
         exact = gradients(model.double(), x.double(), pull)
     for parameter, one, other, true in zip(dict(model.named_parameters()), found, rounded, exact, strict=True):
         assert_close(one, true, tolerance + 2 * relative_error(other, true), what=parameter)
+
+
+@pytest.mark.parametrize("kind", ["mgrade 32", "dcls 168", "lru 33"])
+def test_there_may_be_more_rows_than_a_grid_is_wide(kind):
+    model = made(kind)
+    x, answer = torch.randn(70_000, 3, 1, device="cuda"), torch.randint(10, (70_000, 3), device="cuda")
+    parameters = list(model.parameters())
+    with precision("bfloat16", x.device):
+        found = torch.autograd.grad(cross_entropy(model(x)[0], answer), parameters)
+    with plain():
+        exact = torch.autograd.grad(cross_entropy(model(x)[0], answer), parameters)
+    for parameter, one, other in zip(dict(model.named_parameters()), found, exact, strict=True):
+        assert_close(one, other, 0.3, what=parameter)

@@ -78,6 +78,14 @@ def dropped(branch, keep, gain, batch, channel, step, T, D, here, DROPS: tl.cons
 
 
 @triton.jit
+def piece(T, BT: tl.constexpr):
+    """Row of the batch and steps of a program, of those that go over all rows in pieces of BT steps: the first axis of a
+    grid alone may be long."""
+    pieces = tl.cdiv(T, BT)
+    return (tl.program_id(0) // pieces).to(tl.int64), (tl.program_id(0) % pieces) * BT + tl.arange(0, BT)
+
+
+@triton.jit
 def restarts(reset, batch, T, step, here, HAS_RESET: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr):
     """1 where a sequence begins anew, (channels, time); `here` says which steps exist."""
     restart = tl.zeros((BC, BT), tl.int32)

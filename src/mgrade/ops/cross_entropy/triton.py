@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
+from mgrade.ops._triton import piece
 
 _ELEMENTS = 256 if TRITON_INTERPRETED else 4096
 
@@ -16,8 +17,7 @@ _ELEMENTS = 256 if TRITON_INTERPRETED else 4096
 @triton.jit
 def _surprise(logits, target, slope, losses, T, C, logits_b, logits_c, scale, BC: tl.constexpr, BT: tl.constexpr):
     """losses (programs): each one's part of the mean; slope (B, C, T): the gradient of the mean."""
-    batch = tl.program_id(1).to(tl.int64)
-    step = tl.program_id(0) * BT + tl.arange(0, BT)
+    batch, step = piece(T, BT)
     label = tl.arange(0, BC)
     here = step < T
     mask = (label < C)[:, None] & here[None, :]
@@ -32,8 +32,7 @@ def _surprise(logits, target, slope, losses, T, C, logits_b, logits_c, scale, BC
     surprise = top + tl.log(total) - tl.sum(tl.where(right, value, 0.0), 0)
     known = (answer >= 0) & (answer < C)
     surprise = tl.where(known, surprise, float("nan"))
-    program = batch * tl.num_programs(0) + tl.program_id(0)
-    tl.store(losses + program, tl.sum(tl.where(here, surprise, 0.0), 0) * scale)
+    tl.store(losses + tl.program_id(0), tl.sum(tl.where(here, surprise, 0.0), 0) * scale)
     gradient = (power / total[None, :] - tl.where(right, 1.0, 0.0)) * scale
     tl.store(slope + (batch * C + label[:, None]) * T + step[None, :], gradient.to(slope.dtype.element_ty), mask=mask)
 
@@ -44,9 +43,8 @@ def forward(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     slope = _triton.empty_time_last(batch, time, classes, logits)
     wide = triton.next_power_of_2(classes)
     steps = max(16, _ELEMENTS // wide)
-    tiles = triton.cdiv(time, steps)
-    losses = torch.empty(batch * tiles, 1, dtype=torch.float32, device=logits.device)
-    _surprise[(tiles, batch)](
+    losses = torch.empty(batch * triton.cdiv(time, steps), 1, dtype=torch.float32, device=logits.device)
+    _surprise[(len(losses),)](
         values, target.contiguous(), slope, losses, time, classes, *values.stride()[:2], 1 / (batch * time),
         BC=wide, BT=steps,
     )  # fmt: skip

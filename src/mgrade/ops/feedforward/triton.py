@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
-from mgrade.ops._triton import dot, dropped
+from mgrade.ops._triton import dot, dropped, piece
 from mgrade.ops.layer_norm.triton import norm_backward, statistics
 from mgrade.ops.linear.triton import outer, product
 
@@ -40,8 +40,7 @@ def _feedforward(
     HAS_NORM: tl.constexpr, HAS_BASE: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
     BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
-    batch = tl.program_id(1).to(tl.int64)
-    step = tl.program_id(0) * BT + tl.arange(0, BT)
+    batch, step = piece(T, BT)
     channel = tl.arange(0, BD)
     wide = channel < D
     mask = wide[:, None] & (step < T)[None, :]
@@ -208,7 +207,7 @@ def forward(
     z = torch.empty_like(y) if scale is not None else None
     blocks = _blocks(x, backward=False)
     if x.numel():
-        _feedforward[(triton.cdiv(time, blocks["BT"]), batch)](
+        _feedforward[(batch * triton.cdiv(time, blocks["BT"]),)](
             signal, input, input_bias, output, output_bias, scale, shift, apart, keep, z, y, time, dim, input.shape[0],
             *signal.stride()[:2], *apart.stride()[:2], gain, eps, HAS_NORM=scale is not None,
             HAS_BASE=base is not None, DROPS=drops, PRECISION=_triton.dot_precision(x), **blocks,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
-from mgrade.ops._triton import dropped
+from mgrade.ops._triton import dropped, piece
 
 # Elements of a tile, few enough for registers, and its steps: rows of at least 64 bytes.
 _ELEMENTS, _STEPS, _MOST_STEPS = (256, 16, 16) if TRITON_INTERPRETED else (8192, 32, 128)
@@ -37,10 +37,9 @@ def norm_backward(pull, z, scale, channel, wide, mask, D, eps, HAS_SCALE: tl.con
 
 
 @triton.jit
-def _tile(T, D, tiles, BD: tl.constexpr, BT: tl.constexpr):
+def _tile(T, D, BD: tl.constexpr, BT: tl.constexpr):
     """This program's row of the batch, channels and steps, and which of them exist."""
-    batch = (tl.program_id(0) // tiles).to(tl.int64)
-    step = (tl.program_id(0) % tiles) * BT + tl.arange(0, BT)
+    batch, step = piece(T, BT)
     channel = tl.arange(0, BD)
     wide = channel < D
     return batch, channel, step, wide, wide[:, None] & (step < T)[None, :]
@@ -48,11 +47,11 @@ def _tile(T, D, tiles, BD: tl.constexpr, BT: tl.constexpr):
 
 @triton.jit
 def _layer_norm(
-    x, scale, shift, base, keep, y, T, D, tiles, x_b, x_c, base_b, base_c, gain, eps,
+    x, scale, shift, base, keep, y, T, D, x_b, x_c, base_b, base_c, gain, eps,
     HAS_SCALE: tl.constexpr, HAS_SHIFT: tl.constexpr, HAS_BASE: tl.constexpr, DROPS: tl.constexpr,
     BD: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
-    batch, channel, step, wide, mask = _tile(T, D, tiles, BD, BT)
+    batch, channel, step, wide, mask = _tile(T, D, BD, BT)
     row = channel[:, None].to(tl.int64)
     z = tl.load(x + batch * x_b + row * x_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
     centred, rstd = statistics(z, D, wide[:, None], eps)
@@ -69,11 +68,11 @@ def _layer_norm(
 
 @triton.jit
 def _layer_norm_backward(
-    grad, x, scale, keep, grad_x, sums, T, D, tiles, grad_b, grad_c, x_b, x_c, gain, eps,
+    grad, x, scale, keep, grad_x, sums, T, D, grad_b, grad_c, x_b, x_c, gain, eps,
     HAS_SCALE: tl.constexpr, DROPS: tl.constexpr, SUMS: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
     """sums (B, tiles, 2, D): each tile's part of the gradients of scale and shift."""
-    batch, channel, step, wide, mask = _tile(T, D, tiles, BD, BT)
+    batch, channel, step, wide, mask = _tile(T, D, BD, BT)
     row = channel[:, None].to(tl.int64)
     pull = tl.load(grad + batch * grad_b + row * grad_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
     pull = dropped(pull, keep, gain, batch, channel, step, T, D, mask, DROPS)
@@ -107,9 +106,8 @@ def forward(
     over = signal if base is None else _triton.time_last(base)
     if x.numel():
         blocks, (keep, drops) = _blocks(dim), _triton.mask(keep)
-        tiles = triton.cdiv(time, blocks["BT"])
-        _layer_norm[(batch * tiles,)](
-            signal, _triton.dense(scale), _triton.dense(shift), over, keep, y, time, dim, tiles,
+        _layer_norm[(batch * triton.cdiv(time, blocks["BT"]),)](
+            signal, _triton.dense(scale), _triton.dense(shift), over, keep, y, time, dim,
             *signal.stride()[:2], *over.stride()[:2], gain, eps, HAS_SCALE=scale is not None,
             HAS_SHIFT=shift is not None, HAS_BASE=base is not None, DROPS=drops, **blocks,
         )  # fmt: skip
@@ -128,7 +126,7 @@ def backward(
     tiles = triton.cdiv(time, blocks["BT"])
     parts = torch.empty(batch, tiles, 2 if sums else 0, dim, dtype=torch.float32, device=x.device)
     _layer_norm_backward[(batch * tiles,)](
-        pull, signal, _triton.dense(scale), keep, grad_x, parts, time, dim, tiles, *pull.stride()[:2],
+        pull, signal, _triton.dense(scale), keep, grad_x, parts, time, dim, *pull.stride()[:2],
         *signal.stride()[:2], gain, eps, HAS_SCALE=scale is not None, DROPS=drops, SUMS=sums,
         **blocks,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
-from mgrade.ops._triton import dot
+from mgrade.ops._triton import dot, piece
 
 _TILE, _TIME = (16, 16) if TRITON_INTERPRETED else (64, 128)
 _OUTER_WARPS = 4
@@ -32,9 +32,8 @@ def _product(
 ):  # fmt: skip
     """y (B, N, T) = weight (N, M) @ x (B, M, T), with HAS_BASE plus base (B, N, T), with HAS_GAIN that times gain (N),
     with HAS_BIAS plus bias (N)."""
-    batch = tl.program_id(1).to(tl.int64)
-    step = tl.program_id(0) * BT + tl.arange(0, BT)
-    row = tl.program_id(2) * BN + tl.arange(0, BN)
+    batch, step = piece(T, BT)
+    row = tl.program_id(1) * BN + tl.arange(0, BN)
     here = (row < N)[:, None] & (step < T)[None, :]
     total = tl.zeros((BN, BT), tl.float32)
     for begin in range(0, M, BM):
@@ -205,7 +204,7 @@ def product(
     y = _triton.empty_time_last(batch, time, n, x)
     weight = weight.to(torch.bfloat16)  # rounded once, not in every tile
     rows = min(max(16, triton.next_power_of_2(n)), _ROWS)
-    _product[(triton.cdiv(time, _STEPS), batch, triton.cdiv(n, rows))](
+    _product[(batch * triton.cdiv(time, _STEPS), triton.cdiv(n, rows))](
         below, gain, bias, signal, weight, y, time, n, m, *below.stride()[:2], *signal.stride()[:2], *weight.stride(),
         **added, PRECISION=precision, BN=rows, BT=_STEPS,
         BM=min(_DEPTH, max(16, triton.next_power_of_2(m))), num_warps=_WARPS,
