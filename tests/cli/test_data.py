@@ -61,7 +61,7 @@ def test_what_is_there_is_listed_in_full_in_part_or_in_its_compact_form(tmp_path
     rows = listed(capsys, tmp_path)
     states = {name: row["state"] for name, row in rows.items() if row["state"] != "missing"}
     assert states == {
-        "cifar10": "compact",
+        "cifar10": "compact, for image",
         "fsdd": "compact",
         "imdb": "there",
         "lra": "incomplete",

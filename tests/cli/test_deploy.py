@@ -84,7 +84,8 @@ def test_a_run_is_exported_to_every_target(capsys, run, tmp_path, to, precision)
     out = tmp_path / "x" / "y"
     facts = export(capsys, run, "--to", to, "--precision", precision, "--out", out)
     assert (facts["name"], facts["to"], facts["tokens"]) == ("flipflop", to, True)
-    assert facts["precision"] == {"float32": "float32", "int8": "int16"}[precision]
+    assert facts["precision"] == precision
+    assert facts["activations"] == {"float32": "float32", "int8": "int16"}[precision]
     assert json.loads((out / "export.json").read_text()) == facts
     files = {
         "c": {"flipflop.h", "flipflop.c", "main.c", "flipflop_test.h"},
@@ -111,7 +112,7 @@ def test_judged_exports_score_as_the_model_does(capsys, run, tmp_path):
     facts = export(capsys, run, "--judge", "--snap", *WHOLE, "--state-bits", 16, "--out", tmp_path / "whole")
     assert 0 <= facts["test"]["accuracy"] <= 1
     facts = export(capsys, run, "--judge", *WHOLE, "--activations", "int8", "--out", tmp_path / "small")
-    assert facts["precision"] == "int8"
+    assert (facts["precision"], facts["activations"]) == ("int8", "int8")
     assert 0 <= facts["test"]["accuracy"] <= 1
 
 

@@ -229,6 +229,7 @@ def test_nobody_there_is_one_line(tmp_path):
     with pytest.raises(ValueError, match="Connection refused, 5 times in a row") as refusal:
         fetch("cifar10", tmp_path, f"{address}/a", pause=0)
     assert "\n" not in str(refusal.value)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_wrong_digest_is_refused_and_thrown_away(tmp_path):

@@ -90,7 +90,7 @@ def _run(arguments: list[str] | None) -> NoReturn:
             asked = re.search(r"allocate ([\d.]+ \w+)", str(error))
             amount = f", {asked[1]} more were needed" if asked else ""
             _stop(f"out of memory{amount}: a smaller model, batch or task takes less", 2, alike=False)
-        if isinstance(error, RuntimeError) and not _first_here() and _LEFT_ALONE.search(str(error)):
+        if isinstance(error, RuntimeError) and not first_here() and _LEFT_ALONE.search(str(error)):
             sys.exit(2)
         if not hasattr(error, "format_message"):  # what the parser raises for a wrong command line
             raise
@@ -101,12 +101,12 @@ def _run(arguments: list[str] | None) -> NoReturn:
 
 def _stop(message: str, status: int, *, alike: bool = True) -> NoReturn:
     """Says why and leaves; what stops all of torchrun's processes `alike` is said once on a machine."""
-    if not alike or _first_here():
+    if not alike or first_here():
         print("mgrade:", " ".join(message.split()), file=sys.stderr)
     sys.exit(status)
 
 
-def _first_here() -> bool:
+def first_here() -> bool:
     """Whether this is the only one of torchrun's processes on a machine that speaks for all."""
     return os.environ.get("LOCAL_RANK", "0") == "0"
 

@@ -163,7 +163,8 @@ def _fetched(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
     compact = [file for file in source.compact if (folder / file).is_file()]
     there = [place for place in source.places.values() if (folder / place).exists()] + compact
     whole = compact and len(compact) == len(source.compact)
-    state = "there" if not missing else "compact" if whole else "incomplete" if there else "missing"
+    compact_state = f"compact, for {source.compact_for}" if source.compact_for else "compact"
+    state = "there" if not missing else compact_state if whole else "incomplete" if there else "missing"
     return {
         "name": name,
         "state": state,

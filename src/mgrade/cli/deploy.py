@@ -74,7 +74,7 @@ def _fail(message: str) -> NoReturn:
 def _show(facts: dict[str, Any], out: Path) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row("written to", escape(str(out)))
-    table.add_row("activations", facts["precision"])
+    table.add_row("activations", facts["activations"])
     table.add_row("weights", f"{facts['parameter_bytes']:,} bytes")
     table.add_row("state of a stream", f"{facts['state_bytes']:,} bytes")
     for figure, value in facts.get("test", {}).items():

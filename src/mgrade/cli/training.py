@@ -129,6 +129,7 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Run what is missing of the paper's experiments, and print the paper's figures and ours side by side."""
+    from mgrade.cli import first_here
     from mgrade.report import rows
     from mgrade.report.tables import HEAD
     from mgrade.train import Stopped, run_missing
@@ -142,6 +143,8 @@ def reproduce(
             print("mgrade:", stopped, file=sys.stderr)
             if stopped.signal:
                 raise SystemExit(128 + stopped.signal) from None
+    if not first_here():
+        return
     found = rows(experiments, out / "results")
     if as_json:
         print(json.dumps([row.to_dict() for row in found], indent=1))

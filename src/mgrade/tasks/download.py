@@ -65,6 +65,8 @@ class Source:
     """Bytes that a download, and what is unpacked from it, may have at most."""
     compact: tuple[str, ...] = ()
     """Files of the data folder that tasks read in its place."""
+    compact_for: str = ""
+    """The only task that does, if others cannot."""
 
     def missing(self, folder: Path, place: str = "") -> list[str]:
         """What is needed and not there; of one place, or of all."""
@@ -97,6 +99,7 @@ SOURCES: dict[str, Source] = {
         ),
         limit=_GIB,
         compact=("cifar10_gray.npz",),
+        compact_for="image",
     ),
     "mnist": Source(
         title="MNIST handwritten digits",
@@ -169,6 +172,7 @@ SOURCES: dict[str, Source] = {
         ),
         limit=8 * _GIB,
         compact=("speech10_train.npz", "speech10_val_test.npz"),
+        compact_for="speech10",
     ),
     "shd": Source(
         title="Spiking Heidelberg Digits",
@@ -328,7 +332,7 @@ def _remotes(name: str, source: Source, address: str | None, sha256: str | None)
 
 @contextmanager
 def _workshop(name: str, folder: Path) -> Iterator[Path]:
-    """A hidden folder for one process to work in: only downloads outlive a failure."""
+    """A hidden folder for one process to work in: only downloads outlive a failure, if there are any."""
     workshop = folder / f".fetch-{name}"
     workshop.mkdir(parents=True, exist_ok=True)
     held = lock(workshop / "lock")
@@ -340,9 +344,12 @@ def _workshop(name: str, folder: Path) -> Iterator[Path]:
         unpacked.mkdir()
         try:
             yield workshop
-            shutil.rmtree(workshop)
-        finally:
+        except BaseException:
             shutil.rmtree(unpacked, ignore_errors=True)
+            if os.listdir(workshop) == ["lock"]:
+                shutil.rmtree(workshop)
+            raise
+        shutil.rmtree(workshop)
 
 
 def _compare(part: Path, remote: Remote, say: Callable[[str], None]) -> None:
