@@ -7,12 +7,28 @@ copying a tensor that is laid out so already, and results come back as views of 
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from mgrade.ops._backend import TRITON_INTERPRETED
+
+# Shared memory of a program on an H100, in bytes: what tiles are measured for.
+_LARGE = 232_448
+
+
+@functools.cache
+def _shared_memory(device: int) -> int:
+    chip = torch.cuda.get_device_properties(device)
+    return getattr(chip, "shared_memory_per_block_optin", chip.shared_memory_per_block)
+
+
+def is_large(x: Tensor) -> bool:
+    """Whether the chip of x has room for tiles of float32 as large as on an H100: an A100 has not, nor has an RTX."""
+    return not x.is_cuda or _shared_memory(x.get_device()) >= _LARGE
 
 
 def time_last(x: Tensor) -> Tensor:
@@ -79,8 +95,10 @@ def dropped(branch, keep, gain, batch, channel, step, T, D, here, DROPS: tl.cons
 
 @triton.jit
 def piece(T, BT: tl.constexpr):
-    """Row of the batch and steps of a program, of those that go over all rows in pieces of BT steps: the first axis of a
-    grid alone may be long."""
+    """Row of the batch and steps of a program, of those that go over all rows in pieces of BT steps.
+
+    Both are on the first axis of a grid, since only that may be long.
+    """
     pieces = tl.cdiv(T, BT)
     return (tl.program_id(0) // pieces).to(tl.int64), (tl.program_id(0) % pieces) * BT + tl.arange(0, BT)
 

@@ -156,12 +156,13 @@ def outer(a: Tensor, b: Tensor, sums: bool = False) -> Tensor:
         total = torch.zeros(size, dtype=torch.float32, device=a.device)
     else:
         rows, columns = (min(_TILE, max(16, triton.next_power_of_2(width))) for width in (n, m))
+        steps = _TIME if a.element_size() == 2 or _triton.is_large(a) else _TIME // 2
         grid = triton.cdiv(n, rows), triton.cdiv(m, columns)
-        parts = max(1, min(_PROGRAMS // (grid[0] * grid[1]), batch * triton.cdiv(time, _TIME)))
+        parts = max(1, min(_PROGRAMS // (grid[0] * grid[1]), batch * triton.cdiv(time, steps)))
         out = torch.empty(parts, size, dtype=torch.float32, device=a.device)
         _outer[(*grid, parts)](
             a, b, out, batch, time, n, m, size, *a.stride()[:2], *b.stride()[:2], parts,
-            SUMS=sums, PRECISION=_triton.dot_precision(a), BN=rows, BM=columns, BT=_TIME, num_warps=_OUTER_WARPS,
+            SUMS=sums, PRECISION=_triton.dot_precision(a), BN=rows, BM=columns, BT=steps, num_warps=_OUTER_WARPS,
         )  # fmt: skip
         total = _triton.sum_parts(out)
     return total if sums else total.view(n, m)
