@@ -72,9 +72,7 @@ def test_a_gradient_is_the_same_every_time(kind, name):
         assert all(torch.equal(other, first) for other in others), parameter
 
 
-@pytest.mark.parametrize(("name", "tolerance"), [("bfloat16", 0.03), ("tf32", 0.01), ("float32", 1e-3)])
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_gradient_is_that_of_float64(kind, name, tolerance):
+def assert_near_float64(kind, name, tolerance):
     """As far as PyTorch's own operators come to it, with the same rounding in between."""
     model = made(kind)
     x, pull = torch.randn(16, 512, 1, device="cuda"), torch.randn(16, 512, 10, device="cuda")
@@ -86,6 +84,21 @@ def test_a_gradient_is_that_of_float64(kind, name, tolerance):
         exact = gradients(model.double(), x.double(), pull)
     for parameter, one, other, true in zip(dict(model.named_parameters()), found, rounded, exact, strict=True):
         assert_close(one, true, tolerance + 2 * relative_error(other, true), what=parameter)
+
+
+@pytest.mark.parametrize(("name", "tolerance"), [("bfloat16", 0.03), ("tf32", 0.01), ("float32", 1e-3)])
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_gradient_is_that_of_float64(kind, name, tolerance):
+    assert_near_float64(kind, name, tolerance)
+
+
+@pytest.mark.parametrize(("name", "tolerance"), [("tf32", 0.01), ("float32", 1e-3)])
+@pytest.mark.parametrize("kind", ["mgrade 32", "mgrade 64", "mgrade 128"])
+def test_so_it_is_with_the_tiles_of_smaller_chips(kind, name, tolerance, monkeypatch):
+    from mgrade.ops import _triton
+
+    monkeypatch.setattr(_triton, "is_large", lambda x: False)
+    assert_near_float64(kind, name, tolerance)
 
 
 @pytest.mark.parametrize("kind", ["mgrade 32", "dcls 168", "lru 33"])
