@@ -50,7 +50,7 @@ def test_only_delay_kernels_are_written_out(preset):
 
 @pytest.mark.parametrize(
     ("recipe", "trained", "written"),
-    [("listops/mgrade", 39_872, 42_176), ("image/mgrade", 707_968, 707_968 + 184_320)],
+    [("listops/mgrade", 39_872, 42_176), ("image/mgrade@paper", 707_968, 707_968 + 184_320)],
 )
 def test_recipes_by_the_papers_formulas(recipe, trained, written):
     found = measure(find_subject(recipe).config)
