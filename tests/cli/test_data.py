@@ -61,7 +61,7 @@ def test_what_is_there_is_listed_in_full_in_part_or_in_its_compact_form(tmp_path
     rows = listed(capsys, tmp_path)
     states = {name: row["state"] for name, row in rows.items() if row["state"] != "missing"}
     assert states == {
-        "cifar10": "compact, for image",
+        "cifar10": "compact",
         "fsdd": "compact",
         "imdb": "there",
         "lra": "incomplete",
@@ -74,6 +74,8 @@ def test_what_is_there_is_listed_in_full_in_part_or_in_its_compact_form(tmp_path
     assert rows["shd"]["missing"] == ["shd/shd_test.h5"]
     assert rows["motions"]["missing"] == ["BasicMotions_TRAIN.ts"]
     assert rows["cifar10"]["there"] == ["cifar10_gray.npz"]
+    assert rows["cifar10"]["only_for"] == "image"
+    assert rows["fsdd"]["only_for"] is None
     assert rows["imdb"]["command"] is None
 
 

@@ -73,7 +73,7 @@ def test_a_gradient_is_the_same_every_time(kind, name):
 
 
 def assert_near_float64(kind, name, tolerance):
-    """As far as PyTorch's own operators come to it, with the same rounding in between."""
+    """Within the tolerance, or twice as far as PyTorch's own operators are with the same rounding in between."""
     model = made(kind)
     x, pull = torch.randn(16, 512, 1, device="cuda"), torch.randn(16, 512, 10, device="cuda")
     with precision(name, x.device):
@@ -83,16 +83,16 @@ def assert_near_float64(kind, name, tolerance):
     with plain():
         exact = gradients(model.double(), x.double(), pull)
     for parameter, one, other, true in zip(dict(model.named_parameters()), found, rounded, exact, strict=True):
-        assert_close(one, true, tolerance + 2 * relative_error(other, true), what=parameter)
+        assert_close(one, true, max(tolerance, 2 * relative_error(other, true)), what=parameter)
 
 
-@pytest.mark.parametrize(("name", "tolerance"), [("bfloat16", 0.03), ("tf32", 0.01), ("float32", 1e-3)])
+@pytest.mark.parametrize(("name", "tolerance"), [("bfloat16", 0.1), ("tf32", 0.02), ("float32", 1e-3)])
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_gradient_is_that_of_float64(kind, name, tolerance):
     assert_near_float64(kind, name, tolerance)
 
 
-@pytest.mark.parametrize(("name", "tolerance"), [("tf32", 0.01), ("float32", 1e-3)])
+@pytest.mark.parametrize(("name", "tolerance"), [("tf32", 0.02), ("float32", 1e-3)])
 @pytest.mark.parametrize("kind", ["mgrade 32", "mgrade 64", "mgrade 128"])
 def test_so_it_is_with_the_tiles_of_smaller_chips(kind, name, tolerance, monkeypatch):
     from mgrade.ops import _triton
@@ -103,12 +103,15 @@ def test_so_it_is_with_the_tiles_of_smaller_chips(kind, name, tolerance, monkeyp
 
 @pytest.mark.parametrize("kind", ["mgrade 32", "dcls 168", "lru 33"])
 def test_there_may_be_more_rows_than_a_grid_is_wide(kind):
+    """All at once they make the gradient of one half and of the other."""
     model = made(kind)
     x, answer = torch.randn(70_000, 3, 1, device="cuda"), torch.randint(10, (70_000, 3), device="cuda")
-    parameters = list(model.parameters())
+
+    def gradient(rows):
+        loss = cross_entropy(model(x[rows])[0], answer[rows])
+        return torch.autograd.grad(loss, list(model.parameters()))
+
     with precision("bfloat16", x.device):
-        found = torch.autograd.grad(cross_entropy(model(x)[0], answer), parameters)
-    with plain():
-        exact = torch.autograd.grad(cross_entropy(model(x)[0], answer), parameters)
-    for parameter, one, other in zip(dict(model.named_parameters()), found, exact, strict=True):
-        assert_close(one, other, 0.3, what=parameter)
+        whole, *halves = (gradient(rows) for rows in (slice(None), slice(35_000), slice(35_000, None)))
+    for parameter, one, *parts in zip(dict(model.named_parameters()), whole, *halves, strict=True):
+        assert_close(one, sum(parts) / 2, 1e-3, *parts, what=parameter)

@@ -63,7 +63,8 @@ def show(
     for column in ("name", "state", "what it is", "there", "to get it"):
         table.add_column(column, no_wrap=column in ("name", "state"))
     for row in rows:
-        table.add_row(row["name"], row["state"], row["title"], ", ".join(row["there"]), row["command"] or "")
+        state = f"{row['state']}, for {row['only_for']}" if row.get("only_for") else row["state"]
+        table.add_row(row["name"], state, row["title"], ", ".join(row["there"]), row["command"] or "")
     console = Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False)  # names are names
     console.print(f"data folder: {folder}", highlight=False)
     console.print(table)
@@ -163,11 +164,11 @@ def _fetched(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
     compact = [file for file in source.compact if (folder / file).is_file()]
     there = [place for place in source.places.values() if (folder / place).exists()] + compact
     whole = compact and len(compact) == len(source.compact)
-    compact_state = f"compact, for {source.compact_for}" if source.compact_for else "compact"
-    state = "there" if not missing else compact_state if whole else "incomplete" if there else "missing"
+    state = "there" if not missing else "compact" if whole else "incomplete" if there else "missing"
     return {
         "name": name,
         "state": state,
+        "only_for": source.compact_for if state == "compact" else None,
         "title": source.title,
         "there": there,
         "missing": missing,

@@ -65,7 +65,7 @@ class Source:
     """Bytes that a download, and what is unpacked from it, may have at most."""
     compact: tuple[str, ...] = ()
     """Files of the data folder that tasks read in its place."""
-    compact_for: str = ""
+    compact_for: str | None = None
     """The only task that does, if others cannot."""
 
     def missing(self, folder: Path, place: str = "") -> list[str]:

@@ -176,13 +176,12 @@ def _blocks(x: Tensor, backward: bool) -> dict[str, int]:
     channels = {"BD": max(16, triton.next_power_of_2(dim))}
     if TRITON_INTERPRETED:
         return channels | {"BT": 16, "BI": 16, "num_warps": 4}
-    short, small = _triton.dot_precision(x) == "bf16", not _triton.is_large(x)
+    short = _triton.dot_precision(x) == "bf16"
+    small = not (short or _triton.is_large(x))
+    if backward and small:
+        return channels | {"BT": 32, "BI": 32, "num_warps": 4, "num_stages": 2}
     if backward:
-        return channels | (
-            {"BT": 32, "BI": 32, "num_warps": 4, "num_stages": 2}
-            if small and not short
-            else {"BT": 64, "BI": 32, "num_warps": 4}
-        )
+        return channels | {"BT": 64, "BI": 32, "num_warps": 4}
     if short:
         return channels | {"BT": 128, "BI": 64 if dim <= 64 else 32, "num_warps": 4}
     if dim <= 64:
