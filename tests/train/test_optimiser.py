@@ -36,6 +36,18 @@ def test_recurrent_parameters_of_an_lru_have_their_own_rate_and_decay():
         assert (group["weight_decay"] == 0.3) == all(special)
 
 
+def test_gates_and_candidates_have_their_own_rate():
+    model = Model(ModelConfig.mgrade(inputs=2, outputs=2, dim=4, depth=2, taps=2, max_delay=8))
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    for group in parameter_groups(model, 1e-2, 0.1, recurrence_rate=0.5):
+        for parameter in group["params"]:
+            name = names[parameter]
+            factor = 0.5 if ".recurrence." in name else 5.0 if name.endswith("position") else 1.0
+            assert group["lr"] == pytest.approx(1e-2 * factor), name
+            decays = name.endswith("weight") and "norm" not in name
+            assert group["weight_decay"] == (0.1 if decays else 0.0), name
+
+
 def test_positions_are_kept_in_range_after_an_update():
     model = Model(ModelConfig.mgrade(inputs=1, outputs=1, dim=3, depth=2, taps=2, max_delay=4))
     positions = [layer.conv.position for layer in model.layers]

@@ -164,8 +164,12 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
 @pytest.mark.parametrize(
     ("name", "setting", "message"),
     [
-        ("flipflop/mgrade", "train.recurrence_rate=0.5", r"train\.recurrence_rate needs an LRU, got 0\.5 for 'mingru'"),
-        ("flipflop/tcn", "train.recurrence_decay=0.1", r"train\.recurrence_decay needs an LRU, got 0\.1 for 'none'"),
+        ("flipflop/tcn", "train.recurrence_rate=0.5", r"train\.recurrence_rate needs a recurrence, got 0\.5 for a"),
+        (
+            "flipflop/mgrade",
+            "train.recurrence_decay=0.1",
+            r"train\.recurrence_decay needs an LRU, got 0\.1 for .*'mingru'",
+        ),
         (
             "flipflop/tcn",
             "train.sigma_from=2.0",

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from mgrade.nn import LRU, DelayConv, Model
+from mgrade.nn import LRU, DelayConv, MinGRU, Model
 
 # The paper learns the delay positions five times as fast as everything else.
 POSITION_RATE = 5.0
@@ -17,26 +17,24 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Groups for `torch.optim.AdamW`: decay on weight matrices and convolution weights alone.
 
-    Biases, norms and delay positions do not decay; positions learn `POSITION_RATE` times as fast. The recurrent
-    parameters of an LRU learn `recurrence_rate` times as fast (the paper's beta) and decay by `recurrence_decay`.
+    Biases, norms and delay positions do not decay; positions learn `POSITION_RATE` times as fast. What a recurrence
+    makes its state from learns `recurrence_rate` times as fast (the paper's beta, for the LRU): gates and candidates,
+    or the LRU's recurrent parameters, which decay by `recurrence_decay`.
     """
-    positions, recurrent, plain = [], [], []
+    slow = recurrence_rate * rate
+    special = dict[nn.Parameter, tuple[float, float]]()
     for module in model.modules():
         if isinstance(module, DelayConv):
-            positions.append(module.position)
+            special[module.position] = POSITION_RATE * rate, 0.0
         elif isinstance(module, LRU):
-            recurrent += [module.log_rate, module.log_phase, module.log_gain, module.input]
-            plain.append(module.skip)
+            recurrent = (module.log_rate, module.log_phase, module.log_gain, module.input)
+            special |= dict.fromkeys(recurrent, (slow, recurrence_decay)) | {module.skip: (rate, 0.0)}
+        elif isinstance(module, MinGRU):
+            special |= {module.weight: (slow, decay), module.bias: (slow, 0.0)}
         elif isinstance(module, nn.LayerNorm):
-            plain += [module.weight, module.bias]
-    special = {id(parameter) for parameter in (*positions, *recurrent, *plain)}
-    rest = [parameter for parameter in model.parameters() if id(parameter) not in special]
-    plain += [parameter for parameter in rest if parameter.dim() < 2]
-    weights = [parameter for parameter in rest if parameter.dim() >= 2]
-    groups = [
-        {"params": weights, "lr": rate, "weight_decay": decay},
-        {"params": plain, "lr": rate, "weight_decay": 0.0},
-        {"params": positions, "lr": POSITION_RATE * rate, "weight_decay": 0.0},
-        {"params": recurrent, "lr": recurrence_rate * rate, "weight_decay": recurrence_decay},
-    ]
-    return [group for group in groups if group["params"]]
+            special |= dict.fromkeys((module.weight, module.bias), (rate, 0.0))
+    groups = dict[tuple[float, float], list[nn.Parameter]]()
+    for parameter in model.parameters():
+        usual = rate, decay if parameter.dim() >= 2 else 0.0
+        groups.setdefault(special.get(parameter, usual), []).append(parameter)
+    return [{"params": params, "lr": lr, "weight_decay": decay} for (lr, decay), params in groups.items()]

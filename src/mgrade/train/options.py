@@ -34,7 +34,7 @@ class Training:
     decay: float = 0.0
     """Weight decay, on weights alone."""
     recurrence_rate: float = 1.0
-    """Learning rate of an LRU's recurrent parameters over that of the rest [beta]."""
+    """Learning rate of gates and candidates, or of an LRU's recurrent parameters, over that of the rest [beta]."""
     recurrence_decay: float = 0.0
     """Weight decay on an LRU's recurrent parameters: pulls its magnitudes towards 1/e, its memory to a step."""
     schedule: str = "cosine"

@@ -308,9 +308,12 @@ def _check_used(model: ModelConfig, train: Training) -> None:
     """Refuses options for a part that the model does not have."""
     if train.sigma_from is not None and model.conv != "delay":
         raise ValueError(f"train.sigma_from needs learnable delays, got {train.sigma_from} for conv {model.conv!r}")
-    for name in ("recurrence_rate", "recurrence_decay"):
-        if model.recurrence != "lru" and getattr(train, name) != getattr(Training, name):
-            raise ValueError(f"train.{name} needs an LRU, got {getattr(train, name)} for {model.recurrence!r}")
+    if model.recurrence == "none" and train.recurrence_rate != Training.recurrence_rate:
+        raise ValueError(f"train.recurrence_rate needs a recurrence, got {train.recurrence_rate} for a model without")
+    if model.recurrence != "lru" and train.recurrence_decay != Training.recurrence_decay:
+        raise ValueError(
+            f"train.recurrence_decay needs an LRU, got {train.recurrence_decay} for recurrence {model.recurrence!r}"
+        )
 
 
 def _check_drawn(task: Task) -> None:
