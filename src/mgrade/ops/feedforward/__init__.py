@@ -13,7 +13,6 @@ from mgrade.ops._backend import choose, first_only, implements, is_one_step, lik
 from mgrade.ops.dropout import dropout as drop
 from mgrade.ops.dropout import kept
 from mgrade.ops.feedforward import c
-from mgrade.ops.layer_norm import MAX_FUSED as MAX_NORMED
 from mgrade.ops.layer_norm import layer_norm
 from mgrade.ops.linear import linear
 
@@ -23,11 +22,11 @@ MAX_FUSED = 128
 torch.library.define(
     "mgrade::feedforward",
     "(Tensor x, Tensor input, Tensor input_bias, Tensor output, Tensor output_bias, Tensor? scale, Tensor? shift,"
-    " Tensor? base, Tensor? keep, float gain, float eps, str backend) -> (Tensor, Tensor, Tensor)",
+    " Tensor? base, Tensor? keep, float gain, float eps, str backend) -> (Tensor, Tensor)",
 )
 torch.library.define(
     "mgrade::feedforward_backward",
-    "(Tensor grad, Tensor x, Tensor z, Tensor u, Tensor input, Tensor input_bias, Tensor output, Tensor? scale,"
+    "(Tensor grad, Tensor x, Tensor trace, Tensor input, Tensor input_bias, Tensor output, Tensor? scale,"
     " Tensor? keep, bool apart, float gain, float eps, str backend) -> (Tensor, Tensor, Tensor)",
 )
 
@@ -64,15 +63,16 @@ def feedforward(
     if base is not None:
         _check.floating("base", base, tuple(x.shape), "(batch, time, dim)")
     backend = choose("auto", x)
+    fused = dim <= MAX_FUSED
     alike = base is None or base.dtype == x.dtype
-    if backend == "triton" and dim <= MAX_NORMED and alike:
+    if backend == "triton" and fused and alike:
         keep = kept(x, dropout, whole) if dropout else None
         gain = 1 / (1 - dropout)
         return torch.ops.mgrade.feedforward(x, *parameters, scale, shift, base, keep, gain, eps, backend)[0]
     plain = (
         not dropout and base is None and all(p.dtype == x.dtype in (torch.float32, torch.float64) for p in parameters)
     )
-    if backend == "c" and dim <= MAX_FUSED and plain and not is_one_step(x) and not torch.is_autocast_enabled("cpu"):
+    if backend == "c" and fused and plain and not is_one_step(x) and not torch.is_autocast_enabled("cpu"):
         z = torch.ops.mgrade.feedforward(x, *parameters, None, None, None, None, 1.0, eps, backend)[0]
     else:
         active = F.gelu(linear(x, input, input_bias), approximate="tanh")
@@ -96,11 +96,10 @@ def _forward(
     gain: float,
     eps: float,
     backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The outputs, and what the gradient needs: z before a norm, and what the first product gave; or nothing of it."""
+) -> tuple[Tensor, Tensor]:
+    """The outputs, and what the gradient needs: z before a norm, empty without one; in C what GELU was given."""
     if backend == "c":
-        z, u = c.forward(x, input, input_bias, output, output_bias)
-        return z, x.new_empty(0), u
+        return c.forward(x, input, input_bias, output, output_bias)
     from mgrade.ops.feedforward import triton
 
     return triton.forward(x, input, input_bias, output, output_bias, scale, shift, base, keep, gain, eps)
@@ -110,8 +109,7 @@ def _forward(
 def _backward(
     grad: Tensor,
     x: Tensor,
-    z: Tensor,
-    u: Tensor,
+    trace: Tensor,
     input: Tensor,
     input_bias: Tensor,
     output: Tensor,
@@ -127,10 +125,10 @@ def _backward(
     The last is empty unless the base stands `apart` from x and a norm has changed what comes back.
     """
     if backend == "c":
-        return *c.backward(grad, x, u, input, output), x.new_empty(0)
+        return *c.backward(grad, x, trace, input, output), x.new_empty(0)
     from mgrade.ops.feedforward import triton
 
-    return triton.backward(grad, x, z, u, input, input_bias, output, scale, keep, apart, gain, eps)
+    return triton.backward(grad, x, trace, input, input_bias, output, scale, keep, apart, gain, eps)
 
 
 @torch.library.register_fake("mgrade::feedforward")
@@ -147,19 +145,19 @@ def _fake_forward(
     gain: float,
     eps: float,
     backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    z = x.new_empty(0) if scale is None else like_result(x, backend)
-    keeps = backend == "c" or x.shape[2] > MAX_FUSED
-    inside = x.new_empty(1).expand(*x.shape[:2], len(input))
-    return like_result(x, backend), z, like_result(inside, backend) if keeps else x.new_empty(0)
+) -> tuple[Tensor, Tensor]:
+    if backend == "c":
+        trace = x.new_empty(*x.shape[:2], input.shape[0])
+    else:
+        trace = x.new_empty(0) if scale is None else like_result(x, backend)
+    return like_result(x, backend), trace
 
 
 @torch.library.register_fake("mgrade::feedforward_backward")
 def _fake_backward(
     grad: Tensor,
     x: Tensor,
-    z: Tensor,
-    u: Tensor,
+    trace: Tensor,
     input: Tensor,
     input_bias: Tensor,
     output: Tensor,
@@ -176,19 +174,19 @@ def _fake_backward(
     return like_result(x, backend), parameters, to_base
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     x, weight_in, bias_in, weight_out, _, scale, _, base, keep, *constants = inputs
     ctx.apart, ctx.constants = base is not None, constants
-    ctx.save_for_backward(x, *output[1:], weight_in, bias_in, weight_out, scale, keep)
-    ctx.set_materialize_grads(False)  # nobody asks for those of z and u
+    ctx.save_for_backward(x, output[1], weight_in, bias_in, weight_out, scale, keep)
+    ctx.set_materialize_grads(False)  # nobody asks for the gradient of the trace
 
 
-def _autograd(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
     if grad is None:
         return (None,) * 12
-    x, z, u, weight_in, bias_in, weight_out, scale, keep = ctx.saved_tensors
+    x, trace, weight_in, bias_in, weight_out, scale, keep = ctx.saved_tensors
     to_x, flat, to_base = torch.ops.mgrade.feedforward_backward(
-        grad, x, z, u, weight_in, bias_in, weight_out, scale, keep, ctx.apart, *ctx.constants
+        grad, x, trace, weight_in, bias_in, weight_out, scale, keep, ctx.apart, *ctx.constants
     )
     inner, dim = weight_in.shape
     to_input, to_input_bias, to_output, to_bias, *norm = flat.split(

@@ -1,8 +1,7 @@
 """The Triton version: a tile of time with all its channels stays on chip through both products and the norm.
 
 The gradient runs the first product again instead of keeping its result, and leaves to `linear` the sums over time
-that make the gradients of the two matrices. Layers too wide for that leave the products to cuBLAS and keep what the
-first one gives; each pass over memory between them does all there is to do.
+that make the gradients of the two matrices.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from torch import Tensor
 from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
 from mgrade.ops._triton import dot, dropped, piece
-from mgrade.ops.feedforward import MAX_FUSED
 from mgrade.ops.layer_norm.triton import norm_backward, statistics
 from mgrade.ops.linear.triton import outer, product
 
@@ -23,11 +21,8 @@ from mgrade.ops.linear.triton import outer, product
 _FUSED_BACKWARD = 64
 # Up to this inner width, and half of it outside, the gradients of the matrices are summed on chip too.
 _FUSED_WEIGHTS = 16 if TRITON_INTERPRETED else 64
-# Programs among which the tiles of a gradient are dealt out, and of one without products; fixed, so that sums do not
-# depend on the device.
-_PROGRAMS, _MANY_PROGRAMS = 264, 1056
-# Elements of a tile between products, few enough for registers.
-_ELEMENTS = 512 if TRITON_INTERPRETED else 8192
+# Programs among which the tiles of a gradient are dealt out; fixed, so that sums do not depend on the device.
+_PROGRAMS = 264
 
 
 @triton.jit
@@ -163,40 +158,6 @@ def _feedforward_backward(
 
 
 @triton.jit
-def _gelu_forward(u, bias, active, W, T, BT: tl.constexpr):
-    """active (B, W, T) = gelu(u + bias): one row of time per program."""
-    row = tl.program_id(0).to(tl.int64)
-    step = tl.program_id(1) * BT + tl.arange(0, BT)
-    value = tl.load(u + row * T + step, mask=step < T, other=0.0).to(tl.float32)
-    value, _ = _gelu(value + tl.load(bias + row % W).to(tl.float32))
-    tl.store(active + row * T + step, value.to(active.dtype.element_ty), mask=step < T)
-
-
-@triton.jit
-def _close(
-    branch, bias, scale, shift, base, keep, z, y, T, D, base_b, base_c, gain, eps,
-    HAS_NORM: tl.constexpr, DROPS: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr,
-):  # fmt: skip
-    """z (B, D, T) = base + what is kept of branch + bias, and y its norm; without a norm, y is z. z may be branch."""
-    batch, step = piece(T, BT)
-    channel = tl.arange(0, BD)
-    wide = channel < D
-    mask = wide[:, None] & (step < T)[None, :]
-    row = channel[:, None].to(tl.int64)
-    at = (batch * D + row) * T + step[None, :]
-    total = tl.load(branch + at, mask=mask, other=0.0).to(tl.float32)
-    total += tl.load(bias + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
-    total = dropped(total, keep, gain, batch, channel, step, T, D, mask, DROPS)
-    total += tl.load(base + batch * base_b + row * base_c + step[None, :], mask=mask, other=0.0).to(tl.float32)
-    if HAS_NORM:
-        tl.store(z + at, total.to(z.dtype.element_ty), mask=mask)
-        centred, rstd = statistics(total, D, wide[:, None], eps)
-        total = centred * rstd[None, :] * tl.load(scale + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
-        total += tl.load(shift + channel, mask=wide, other=0.0).to(tl.float32)[:, None]
-    tl.store(y + at, total.to(y.dtype.element_ty), mask=mask)
-
-
-@triton.jit
 def _gelu_backward(u, bias, grad, active, W, T, size, BLOCK: tl.constexpr):
     """u (B, W, T) before its bias: grad, of gelu(u + bias), becomes that of u in place; gelu(u + bias) is kept."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -209,17 +170,9 @@ def _gelu_backward(u, bias, grad, active, W, T, size, BLOCK: tl.constexpr):
     tl.store(grad + at, (pull * slope).to(grad.dtype.element_ty), mask=mask)
 
 
-def _between(dim: int) -> dict[str, int]:
-    """Channels and steps of a tile between products, and warps."""
-    channels = max(16, triton.next_power_of_2(dim))
-    return {"BD": channels, "BT": max(16, _ELEMENTS // channels), "num_warps": 8}
-
-
 def _blocks(x: Tensor, backward: bool) -> dict[str, int]:
     """The sizes of tiles: channels, steps and inner channels at a time, and warps, as measured on an H200."""
     dim = x.shape[2]
-    if dim > MAX_FUSED:
-        return _between(dim) | {"BI": 16}
     channels = {"BD": max(16, triton.next_power_of_2(dim))}
     if TRITON_INTERPRETED:
         return channels | {"BT": 16, "BI": 16, "num_warps": 4}
@@ -250,11 +203,8 @@ def forward(
     keep: Tensor | None,
     gain: float,
     eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The outputs, z before the norm, and in wide layers u before its bias: empty where there is none."""
+) -> tuple[Tensor, Tensor]:
     batch, time, dim = x.shape
-    if dim > MAX_FUSED:
-        return _forward_by_parts(x, input, input_bias, output, output_bias, scale, shift, base, keep, gain, eps)
     signal, input, output = _triton.time_last(x), input.contiguous(), output.contiguous()
     if dim > _FUSED_BACKWARD and _triton.dot_precision(x) == "bf16":  # rounded once, not in every tile
         input, output = input.to(torch.bfloat16), output.to(torch.bfloat16)
@@ -270,46 +220,13 @@ def forward(
             *signal.stride()[:2], *apart.stride()[:2], gain, eps, HAS_NORM=scale is not None,
             HAS_BASE=base is not None, DROPS=drops, PRECISION=_triton.dot_precision(x), **blocks,
         )  # fmt: skip
-    return _triton.time_first(y), x.new_empty(0) if z is None else _triton.time_first(z), x.new_empty(0)
-
-
-def _forward_by_parts(
-    x: Tensor,
-    input: Tensor,
-    input_bias: Tensor,
-    output: Tensor,
-    output_bias: Tensor,
-    scale: Tensor | None,
-    shift: Tensor | None,
-    base: Tensor | None,
-    keep: Tensor | None,
-    gain: float,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    batch, time, dim = x.shape
-    inner = len(input)
-    u = product(x, input).transpose(1, 2)
-    active = torch.empty_like(u)
-    if u.numel():
-        grid, block = _triton.row_grid(batch, inner, time)
-        _gelu_forward[grid](u, input_bias.contiguous(), active, inner, time, BT=block)
-    z = product(_triton.time_first(active), output).transpose(1, 2)
-    y = z if scale is None else torch.empty_like(z)
-    if z.numel():
-        below, blocks, (keep, drops) = _triton.time_last(x if base is None else base), _between(dim), _triton.mask(keep)
-        _close[(batch * triton.cdiv(time, blocks["BT"]),)](
-            z, output_bias.contiguous(), _triton.dense(scale), _triton.dense(shift), below, keep, z, y, time, dim,
-            *below.stride()[:2], gain, eps, HAS_NORM=scale is not None, DROPS=drops, **blocks,
-        )  # fmt: skip
-    before = x.new_empty(0) if scale is None else _triton.time_first(z)
-    return _triton.time_first(y), before, _triton.time_first(u)
+    return _triton.time_first(y), x.new_empty(0) if z is None else _triton.time_first(z)
 
 
 def backward(
     grad: Tensor,
     x: Tensor,
     z: Tensor,
-    u: Tensor,
     input: Tensor,
     input_bias: Tensor,
     output: Tensor,
@@ -332,7 +249,7 @@ def backward(
     size = 3 * dim + (2 * inner * dim + inner if sums_weights else 0)
     blocks = _blocks(x, backward=True) | ({"BI": max(16, triton.next_power_of_2(inner))} if sums_weights else {})
     tiles = triton.cdiv(time, blocks["BT"])
-    programs = min(_PROGRAMS if dim <= MAX_FUSED else _MANY_PROGRAMS, batch * tiles)
+    programs = min(_PROGRAMS, batch * tiles)
     sums = torch.empty(programs, size, dtype=torch.float32, device=x.device)
     grad_x = _triton.empty_time_last(batch, time, dim, x) if fused else None
     grad_z = pull if scale is None or (sums_weights and not apart) else _triton.empty_time_last(batch, time, dim, x)
@@ -351,16 +268,12 @@ def backward(
     if sums_weights:
         return _triton.time_first(grad_x), total, to_base
     if not fused:
-        u = (u if u.numel() else product(x, input)).transpose(1, 2)
+        u = product(x, input).transpose(1, 2)
         grad_u = product(_triton.time_first(grad_branch), output.t()).transpose(1, 2)
         elements = u.numel()
         _gelu_backward[(triton.cdiv(elements, 1024),)](u, input_bias, grad_u, active, inner, time, elements, BLOCK=1024)
+        past = None if apart else _triton.time_first(grad_z)
+        grad_x = product(_triton.time_first(grad_u), input.t(), past).transpose(1, 2)
     to_input = outer(_triton.time_first(grad_u), x, sums=True).to(input.dtype)
     to_output = outer(_triton.time_first(grad_branch), _triton.time_first(active)).to(output.dtype)
-    if not fused:
-        back = input.t()
-        if apart or scale is None:
-            grad_x = product(_triton.time_first(grad_u), back, None if apart else grad).transpose(1, 2)
-        else:  # nobody reads grad_z after this
-            grad_x = grad_z.baddbmm_(back.to(grad_u.dtype).expand(batch, -1, -1), grad_u)
     return _triton.time_first(grad_x), torch.cat([to_input, to_output.flatten(), total]), to_base
