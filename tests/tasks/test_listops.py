@@ -241,6 +241,9 @@ def test_options_are_checked():
         ListOps(max_length=1)
     with pytest.raises(ValueError, match="train must be a whole number of at least 1, got 0"):
         listops.generate_set(Path("nowhere.npz"), 0, train=0)
+    with pytest.raises(ValueError, match="validation and test together must be at most 4000000, got 4000002"):
+        listops.generate_set(Path("nowhere.npz"), 0, train=4_000_000, validation=1, test=1)
+    assert not Path("nowhere.npz").exists()
 
 
 def test_a_model_is_judged_and_padding_does_not_matter(tmp_path, monkeypatch):

@@ -35,6 +35,8 @@ DIGITS_PER_OPERATOR = 3
 """A node is an operator once in four."""
 LONGER_THAN, SHORTER_THAN = 500, 2000
 _TREES = 8192  # grown at once
+MOST_EXPRESSIONS = 4_000_000
+"""Of a set: they are made in memory, a kilobyte each."""
 
 FILES = {"train": "train", "validation": "val", "test": "test"}
 
@@ -154,10 +156,12 @@ def generate_set(
     progress is told, now and then, how many expressions there are and how many there will be.
     """
     positive(train=train, validation=validation, test=test)
-    path = Path(path)
-    prepare_place(path)
     sizes = dict(zip(SPLITS, (train, validation, test), strict=True))
     total = sum(sizes.values())
+    if total > MOST_EXPRESSIONS:
+        raise ValueError(f"train, validation and test together must be at most {MOST_EXPRESSIONS}, got {total}")
+    path = Path(path)
+    prepare_place(path)
     found, labels = [], []
     for tokens, label in itertools.islice(distinct_expressions(seed), total):
         found.append(tokens)
