@@ -48,7 +48,7 @@ class TrainingStep:
     for every step; after its end the last one stays. `clip` bounds gradients, as ("value", limit) or ("norm", limit).
     With `int8` the loss is that of weights rounded as an int8 export rounds them. With `average`, a moving average of
     the weights is kept as well, of which each step leaves that share: `averaged` puts it into the model.
-    From the first loss on that is not finite nothing is updated any more: `failed()` says so.
+    From the first loss on that is not finite no weight is updated any more: `failed()` says so.
 
     With several `processes` each gives its own rows, and all take the step that one would take over all rows.
     """
