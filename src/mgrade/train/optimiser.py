@@ -21,16 +21,16 @@ def parameter_groups(
     makes its state from learns `recurrence_rate` times as fast (the paper's beta, for the LRU): gates and candidates,
     or the LRU's recurrent parameters, which decay by `recurrence_decay`.
     """
-    slow = recurrence_rate * rate
+    own = recurrence_rate * rate
     special = dict[nn.Parameter, tuple[float, float]]()
     for module in model.modules():
         if isinstance(module, DelayConv):
             special[module.position] = POSITION_RATE * rate, 0.0
         elif isinstance(module, LRU):
             recurrent = (module.log_rate, module.log_phase, module.log_gain, module.input)
-            special |= dict.fromkeys(recurrent, (slow, recurrence_decay)) | {module.skip: (rate, 0.0)}
+            special |= dict.fromkeys(recurrent, (own, recurrence_decay)) | {module.skip: (rate, 0.0)}
         elif isinstance(module, MinGRU):
-            special |= {module.weight: (slow, decay), module.bias: (slow, 0.0)}
+            special |= {module.weight: (own, decay), module.bias: (own, 0.0)}
         elif isinstance(module, nn.LayerNorm):
             special |= dict.fromkeys((module.weight, module.bias), (rate, 0.0))
     groups = dict[tuple[float, float], list[nn.Parameter]]()
