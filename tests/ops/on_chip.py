@@ -1,4 +1,4 @@
-"""What the kernels with products in them need of a chip that is not here: `on_chip.py CAPABILITY LARGE`, as JSON.
+"""What the kernels with products in them need of a chip that is not here: `on_chip.py CAPABILITY ROOM`, as JSON.
 
 Models run on the CPU with every launch recorded in place of made; what was recorded is compiled for the chip. Without
 Triton's interpreter, so in a process of its own: tiles have their real sizes then.
@@ -29,8 +29,8 @@ def kind(value):
     return "i32" if isinstance(value, int) else "fp32"
 
 
-def launches(large):
-    """Everything that a gradient launches in float32 and bfloat16: kernel, types, constants and options."""
+def launches(room):
+    """What a gradient launches in float32 and bfloat16 with so many bytes: kernel, types, constants and options."""
     found = {}
 
     def record(kernel, *arguments, grid, warmup, **options):
@@ -47,7 +47,7 @@ def launches(large):
     for module in list(sys.modules.values()):
         if getattr(module, "choose", None) is choose:
             module.choose = lambda backend, x: "triton"
-    JITFunction.run, _triton.is_large = record, lambda x: large
+    JITFunction.run, _triton.room = record, lambda x: room
     for dim in (32, 64, 128):
         model = Model(ModelConfig.mgrade(inputs=3, outputs=10, dim=dim, depth=1))
         for short in (False, True):
@@ -59,9 +59,9 @@ def launches(large):
 
 
 def main():
-    capability, large = int(sys.argv[1]), sys.argv[2] == "large"
+    capability, room = map(int, sys.argv[1:])
     needs = {}
-    for kernel, types, constants, options in launches(large):
+    for kernel, types, constants, options in launches(room):
         source = ASTSource(fn=kernel, signature=types, constexprs=constants)
         made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
         name = kernel._fn_name.split(".")[-1]

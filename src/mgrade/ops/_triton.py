@@ -16,19 +16,19 @@ from torch import Tensor
 
 from mgrade.ops._backend import TRITON_INTERPRETED
 
-# Shared memory of a program on an H100, in bytes: what tiles are measured for.
-_LARGE = 232_448
+# Bytes that a program may have on an H100, which tiles are measured for: an A100 has less, an RTX still less.
+LARGE = 232_448
+
+
+def room(x: Tensor) -> int:
+    """Bytes of shared memory that a program may have on the chip of x."""
+    return _room(x.get_device()) if x.is_cuda else LARGE
 
 
 @functools.cache
-def _shared_memory(device: int) -> int:
+def _room(device: int) -> int:
     chip = torch.cuda.get_device_properties(device)
     return getattr(chip, "shared_memory_per_block_optin", chip.shared_memory_per_block)
-
-
-def is_large(x: Tensor) -> bool:
-    """Whether the chip of x has room for tiles of float32 as large as on an H100: an A100 has not, nor has an RTX."""
-    return not x.is_cuda or _shared_memory(x.get_device()) >= _LARGE
 
 
 def time_last(x: Tensor) -> Tensor:

@@ -21,6 +21,8 @@ from mgrade.ops.linear.triton import outer, product
 _FUSED_BACKWARD = 64
 # Up to this inner width, and half of it outside, the gradients of the matrices are summed on chip too.
 _FUSED_WEIGHTS = 16 if TRITON_INTERPRETED else 64
+# Bytes of a tile of the widest layers in bfloat16: a T4 has less.
+_SHORT = 81_920
 # Programs among which the tiles of a gradient are dealt out; fixed, so that sums do not depend on the device.
 _PROGRAMS = 264
 
@@ -177,13 +179,16 @@ def _blocks(x: Tensor, backward: bool) -> dict[str, int]:
     if TRITON_INTERPRETED:
         return channels | {"BT": 16, "BI": 16, "num_warps": 4}
     short = _triton.dot_precision(x) == "bf16"
-    small = not (short or _triton.is_large(x))
+    room = _triton.room(x)
+    small = not short and room < _triton.LARGE
     if backward and small:
         return channels | {"BT": 32, "BI": 32, "num_warps": 4, "num_stages": 2}
     if backward:
         return channels | {"BT": 64, "BI": 32, "num_warps": 4}
+    if short and dim > 64:
+        return channels | {"BT": 128 if room >= _SHORT else 64, "BI": 32, "num_warps": 4}
     if short:
-        return channels | {"BT": 128, "BI": 64 if dim <= 64 else 32, "num_warps": 4}
+        return channels | {"BT": 128, "BI": 64, "num_warps": 4}
     if dim <= 64:
         return channels | {"BT": 64, "BI": 32, "num_warps": 4}
     if small:

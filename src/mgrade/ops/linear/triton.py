@@ -156,7 +156,7 @@ def outer(a: Tensor, b: Tensor, sums: bool = False) -> Tensor:
         total = torch.zeros(size, dtype=torch.float32, device=a.device)
     else:
         rows, columns = (min(_TILE, max(16, triton.next_power_of_2(width))) for width in (n, m))
-        steps = _TIME if a.element_size() == 2 or _triton.is_large(a) else _TIME // 2
+        steps = _TIME if a.element_size() == 2 or _triton.room(a) >= _triton.LARGE else _TIME // 2
         grid = triton.cdiv(n, rows), triton.cdiv(m, columns)
         parts = max(1, min(_PROGRAMS // (grid[0] * grid[1]), batch * triton.cdiv(time, steps)))
         out = torch.empty(parts, size, dtype=torch.float32, device=a.device)
