@@ -5,15 +5,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 from pathlib import Path
 from typing import IO, Any
 
 
 def replace(path: Path, data: bytes) -> None:
     """Writes a file under a temporary name, flushes it to the disk, and renames it into place."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:  # nobody's file or link of that name is written to
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

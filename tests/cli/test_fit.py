@@ -124,6 +124,7 @@ def test_a_chip_without_a_budget_leaves_half_of_its_memory():
         (("waves.csv", *OPTIONS, "--frame", "99"), "frame must be at most 18, the samples of the shortest recording, "),
         (("waves.csv", *OPTIONS, "--frame", "0"), "frame must be a whole number of at least 1, got 0"),
         (("waves.csv", *OPTIONS, "--window", "99"), "window must be at most "),
+        (("waves.csv", *OPTIONS, "--window", "9", "--frame", "4"), "window must be a multiple of frame, 4, got 9"),
         (("waves.csv", *OPTIONS, "--test", "0"), "--test must lie between 0 and 1, as 0.25 does, got 0"),
         (("waves.csv", *OPTIONS, "--test", "25"), "--test must lie between 0 and 1, as 0.25 does, got 25"),
         (("waves.csv", *OPTIONS, "--seed", "-1"), "--seed must be at least 0 and below 2^32, got -1"),

@@ -10,6 +10,13 @@ from mgrade.deploy.judge import Streamed
 from mgrade.nn import ModelConfig
 
 
+def test_the_last_steps_are_those_of_all():
+    program = program_of("mgrade", readout="every")
+    config = ModelConfig.mgrade(inputs=program.inputs, outputs=program.outputs, dim=4, depth=1)
+    streamed, x = Streamed(program, config), torch.from_numpy(inputs_of(program, streams=2, time=9))
+    assert torch.equal(streamed(x, last=3)[0], streamed(x)[0][:, 6:])
+
+
 @pytest.mark.parametrize("why", [ValueError("no C compiler found"), RuntimeError("gcc failed")])
 @pytest.mark.parametrize("readout", ["mean", "every"])
 def test_compiled_and_interpreted_give_the_same_outputs(readout, why, monkeypatch):

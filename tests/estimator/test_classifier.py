@@ -166,3 +166,32 @@ def test_bad_series_are_named(fitted):
 def test_verbose_says_how_it_goes(capsys):
     small(epochs=2, verbose=1, validation=0.15).fit(*waves(12))
     assert capsys.readouterr().out.count("validation loss") == 2
+
+
+def test_a_fit_that_fails_leaves_what_was_fitted_before():
+    X, y = waves()
+    classifier = small(epochs=2).fit(X, y)
+    before, kept = classifier.predict_proba(X), {**vars(classifier)}
+    with pytest.raises(ValueError, match="rate"):
+        classifier.set_params(rate=1e30).fit([one[:1] for one in X], y[::-1])
+    np.testing.assert_array_equal(classifier.set_params(rate=kept["rate"]).predict_proba(X), before)
+    assert {**vars(classifier)} == kept
+    new = small(rate=1e30)
+    with pytest.raises(ValueError, match="rate"):
+        new.fit(X, y)
+    with pytest.raises(NotFittedError):
+        new.predict(X)
+
+
+def test_a_channel_far_from_zero_for_its_spread_is_warned_about():
+    X, y = waves()
+    far = [one + np.array([[0.0], [1e10]]) for one in X]
+    with pytest.warns(UserWarning, match=r"channel 1 must vary by at least 1e-06 of its mean .* subtract an offset"):
+        classifier = small().fit(far, y)
+    assert classifier.score(far, y) >= 0.9  # by the other channel
+
+
+def test_units_may_be_tiny():
+    X, y = waves()
+    tiny = [one * 1e-27 for one in X]
+    assert small().fit(tiny, y).score(tiny, y) >= 0.95

@@ -1,11 +1,13 @@
 """From a fitted estimator to programs and files."""
 
+import copy
 import dataclasses
 import json
 import shutil
 
 import numpy as np
 import pytest
+import torch
 
 from estimator.waves import small, waves
 from mgrade import StreamClassifier, StreamForecaster, load
@@ -111,6 +113,16 @@ def test_save_and_load(fitted, tmp_path):
     assert load(folder).config == fitted.config_
     with pytest.raises(ValueError, match="estimator must be StreamForecaster, got 'StreamClassifier'"):
         StreamForecaster.load(folder)
+
+
+def test_what_cannot_be_saved_leaves_what_was(fitted, tmp_path):
+    fitted.save(tmp_path)
+    other = copy.deepcopy(fitted).set_params(verbose=[1])
+    with pytest.raises(ValueError, match=r"verbose must be text or a number to be saved, got \[1\]"):
+        other.save(tmp_path)
+    assert StreamClassifier.load(tmp_path).verbose == fitted.verbose
+    other.set_params(verbose=0, device=torch.device("cpu")).save(tmp_path)
+    assert StreamClassifier.load(tmp_path).device == "cpu"
 
 
 @pytest.mark.parametrize("labels", [[3, 1, 2], [True, False, True], [0.0, 1.0, 2.0]])

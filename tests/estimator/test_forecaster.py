@@ -92,3 +92,13 @@ def test_a_horizon_is_a_whole_number(horizon):
     stream.step([0.0])
     with pytest.raises(ValueError, match="horizon must be a whole number of at least 1, got"):
         stream.forecast(horizon)
+
+
+def test_what_is_done_to_a_forecast_does_not_change_the_next(forecaster):
+    series = oscillations(1)[0].T
+    one, other = forecaster.stream(), forecaster.stream()
+    for sample in series:
+        said = one.step(sample)
+        other.step(sample)
+        said *= 0
+    np.testing.assert_array_equal(one.forecast(3), other.forecast(3))

@@ -123,3 +123,12 @@ def test_frames_are_no_wider_than_whole_numbers_allow():
     with pytest.raises(ValueError, match="frame must be at most 56 for 9 channels at int8, got 57"):
         StreamClassifier(dim=4, depth=1, epochs=1, frame=57).fit(X, y)
     assert StreamClassifier(dim=4, depth=1, epochs=1, frame=57, precision="float32").fit(X, y).frame_ == 57
+
+
+def test_a_caller_may_use_one_array_for_all_samples(fitted):
+    series, stream, buffer = tones(1)[0][0], fitted.stream(), np.empty(tones(1)[0][0].shape[0])
+    for sample in series.T:
+        buffer[:] = sample
+        said = stream.step(buffer)
+        buffer[:] = 1e6
+    np.testing.assert_allclose(said, fitted.predict_proba([series])[0], atol=1e-9)

@@ -266,10 +266,16 @@ def test_a_file_in_the_place_of_a_folder_is_named(tmp_path, place, message):
     assert_refused(match, model_of(small("mgrade"), torch.float32).save, tmp_path / place)
 
 
-def test_weights_that_are_not_finite_are_refused_by_name(tmp_path):
-    model = model_of(small("mgrade"))
+def test_weights_that_are_not_finite_are_refused_by_name(tmp_path, monkeypatch):
+    model, folder = model_of(small("mgrade")), tmp_path / "model"
+    model.save(folder)
     with torch.no_grad():
         model.layers[0].conv.weight[0, 0] = torch.nan
-    model.save(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"model: tensor 'layers\.0\.conv\.weight' must be finite numbers$"):
+        model.save(folder)
+    assert load(folder).layers[0].conv.weight.isfinite().all()  # what was there before
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr("mgrade.nn.storage.check_tensors", lambda *_: None)
+        model.save(folder)
     with pytest.raises(ValueError, match=r"\.safetensors: tensor 'layers\.0\.conv\.weight' must be finite numbers$"):
         load(tmp_path / "model")

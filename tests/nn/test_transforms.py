@@ -134,3 +134,82 @@ def test_positions_stay_within_their_range_in_every_dtype(dtype):
         model.layers[0].conv.position.fill_(300)
     model.constrain_()
     assert copy.deepcopy(model)(random_input(model.config, 1, 3, dtype))[0].isfinite().all()
+
+
+class Adapted(torch.nn.Module):
+    """A linear layer and something of low rank beside it, with the attributes of the former: as adapters are."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.down = torch.nn.Parameter(torch.randn(2, base.in_features, dtype=base.weight.dtype))
+        self.up = torch.nn.Parameter(torch.randn(base.out_features, 2, dtype=base.weight.dtype))
+
+    weight = property(lambda self: self.base.weight)
+    bias = property(lambda self: self.base.bias)
+
+    def forward(self, x, *base):
+        return self.base(x, *base) + x @ self.down.T @ self.up.T
+
+
+def steps_of(model, x):
+    state, steps = model.initial_state(len(x)), []
+    with torch.no_grad():
+        for t in range(x.shape[1]):
+            y, state = model.step(x[:, t], state)
+            steps.append(y)
+    return torch.stack(steps, 1)
+
+
+@pytest.mark.parametrize(("mlp", "part"), [("gelu", "input"), ("gelu", "output"), ("glu", "value"), ("glu", "gate")])
+def test_a_part_that_was_replaced_is_what_runs(mlp, part):
+    model, x, loss = scene("mgrade", mlp=mlp)
+    before, layer = model(x)[0], model.layers[0]
+    setattr(layer.mlp, part, Adapted(getattr(layer.mlp, part)))
+    loss(x).backward()
+    assert getattr(layer.mlp, part).up.grad.abs().sum() > 0
+    assert not torch.allclose(model(x)[0], before)
+    assert_close(steps_of(model, x), model(x)[0], 1e-12)
+
+
+def test_a_part_of_ones_own_runs_step_by_step_too():
+    class Halved(MinGRU):
+        def forward(self, x, *rest, skip=False):
+            h, state = super().forward(x, *rest)
+            return x + h / 2 if skip else h / 2, state
+
+    model, x, _ = scene("mgrade")
+    dim = model.config.dim
+    model.layers[0].recurrence = Halved(dim, dim).double()
+    assert_close(steps_of(model, x), model(x)[0], 1e-12)
+
+
+def test_a_norm_without_weights_is_a_norm():
+    model, x, _ = scene("mgrade")
+    whole = model(x)[0]
+    model.layers[0].norm = torch.nn.LayerNorm(model.config.dim, elementwise_affine=False)  # as the other starts
+    assert_close(model(x)[0], whole, 1e-12)
+    assert_close(steps_of(model, x), whole, 1e-12)
+
+
+def test_tangents_of_the_taps_are_not_remembered():
+    conv = DelayConv(3, 2, 5, 0.8).double().requires_grad_(False)
+    x, weight, found = torch.randn(1, 6, 3, dtype=torch.float64), conv.weight.detach().clone(), []
+    conv(x)
+    del conv.weight
+    with torch.no_grad(), forward_ad.dual_level():
+        for size in (1.0, 10.0):
+            conv.weight = forward_ad.make_dual(weight, torch.full_like(weight, size))
+            found.append(forward_ad.unpack_dual(conv(x)[0]).tangent)
+    assert_close(10 * found[0], found[1], 1e-12)
+    assert found[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_taps_at_the_end_of_their_range_can_be_rounded(dtype):
+    conv = DelayConv(2, 3, 4092, 0.8)
+    with torch.no_grad():
+        conv.position[0, 0] = conv.last_position
+    conv = conv.to(dtype)
+    assert 4000 < conv.position[0, 0] <= 4091
+    assert conv(torch.ones(1, 4, 2, dtype=dtype))[0].isfinite().all()

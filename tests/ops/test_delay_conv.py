@@ -140,3 +140,18 @@ def test_half_precision_gradients_are_computed_in_float32_and_rounded_once(backe
     for grad, exact in zip(grads, torch.autograd.grad(wide, (wide_x, wide_weight), pull.float()), strict=True):
         assert grad.dtype == dtype
         assert torch.equal(grad, exact.to(dtype))
+
+
+def test_restarts_far_apart_and_close_together_in_long_series():
+    """Longer than what the C version takes at a time, with restarts near its borders."""
+    x, kernel = torch.randn(2, 2100, 3, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64)
+    reset = torch.zeros(2, 2100, dtype=torch.bool)
+    reset[0, [511, 512, 530, 1023, 2099]] = True
+    history = torch.randn(2, 600, 3, dtype=torch.float64)
+    found = []
+    for backend in ("reference", "c"):
+        given = [tensor.clone().requires_grad_() for tensor in (x, kernel, history)]
+        y, _ = dilated_conv(*given[:2], dilation=200, history=given[2], reset=reset, backend=backend)
+        found.append((y, *torch.autograd.grad(y.square().sum(), given)))
+    for one, other in zip(*found, strict=True):
+        assert_close(one, other, 1e-12)

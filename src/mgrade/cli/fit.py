@@ -73,7 +73,7 @@ def fit(
     limit = budget_for(target, budget)
     whole = _read(recordings, label, sequence, channels)
     known = whole if window is None else whole.cut(window)
-    check_frame(known, frame)
+    check_frame(known, frame, window)
     training, held_out = split(known, test, seed)
     facts: dict[str, Any] = {"channels": known.channels, "recordings": _lengths(whole)}
     unit = "recordings" if window is None else f"pieces of {window} samples"

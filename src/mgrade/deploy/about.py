@@ -66,6 +66,8 @@ class About:
         for name, count in (("frame", self.frame), ("window", 1 if self.window is None else self.window)):
             if type(count) is not int or count < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, got {count!r:.40}")
+        if self.window is not None and self.window % self.frame:
+            raise ValueError(f"window must be a multiple of frame, {self.frame}, got {self.window}")
         rate = self.samples_per_second
         if rate is not None and (type(rate) is not int or not LEAST_RATE <= rate <= MOST_RATE):
             raise ValueError(f"samples_per_second must be whole, {LEAST_RATE} to {MOST_RATE}, got {rate!r:.40}")

@@ -209,7 +209,7 @@ class Interpreter:
     def _sum(self, op: Op, state: dict[str, Values], value: int, x: Values) -> Values:
         total = state["total"] + x
         state["total"] = arithmetic.bound(total) if self.program.integer else total
-        return state["total"]
+        return state["total"].copy()
 
 
 def _wide(part: StatePart) -> Any:

@@ -39,12 +39,14 @@ class Streamed:
         """As a model has it."""
         return self
 
-    def __call__(self, x: Tensor, *, lengths: Tensor | None = None) -> tuple[Tensor, None]:
-        """x (batch, time, …) -> (batch, time, outputs), or (batch, outputs) after each row's last valid step."""
+    def __call__(self, x: Tensor, *, lengths: Tensor | None = None, last: int | None = None) -> tuple[Tensor, None]:
+        """x (batch, time, …) -> (batch, time, outputs), or its `last` steps; or (batch, outputs) after each row's last
+        valid step."""
         values = quantise_input(self.program, x.numpy())
         whole = np.full(len(values), values.shape[1])
         ends = whole if lengths is None or self.config.readout == "every" else lengths.numpy()
-        return torch.from_numpy(dequantise_output(self.program, self._run(values, ends))), None
+        outputs = torch.from_numpy(dequantise_output(self.program, self._run(values, ends)))
+        return outputs if last is None else outputs[:, outputs.shape[1] - last :], None
 
     def _interpret(self, values: Array, ends: Array) -> Array:
         outputs = Interpreter(self.program, len(values)).run(values)

@@ -110,10 +110,10 @@ class _Inputs:
     def __init__(self, config: ModelConfig):
         self.config, self.seen = config, list[Array]()
 
-    def __call__(self, x: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, None]:
+    def __call__(self, x: torch.Tensor, *_: Any, last: int | None = None, **__: Any) -> tuple[torch.Tensor, None]:
         self.seen.append(x.numpy())
-        shape = (*x.shape[:2], self.config.outputs) if self.config.readout == "every" else (len(x), self.config.outputs)
-        return torch.zeros(shape), None
+        steps = (last or x.shape[1],) if self.config.readout == "every" else ()
+        return torch.zeros(len(x), *steps, self.config.outputs), None
 
 
 def open_source(folder: str | Path) -> Source:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import operator
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -35,6 +36,24 @@ MOST_EPOCHS, FEWEST_EPOCHS, STEPS_IN_ALL = 100, 15, 4_000_000
 WHOLE = ("dim", "depth", "taps", "batch", "patience")
 OPTIONAL = ("max_delay", "epochs")
 Self = TypeVar("Self", bound="StreamEstimator")
+Arguments = ParamSpec("Arguments")
+Fit = Callable[Concatenate[Self, Arguments], Self]
+
+
+def whole_or_not(fit: Fit[Self, Arguments]) -> Fit[Self, Arguments]:
+    """A `fit` after which an estimator is fitted, or, if it failed, what it was before."""
+
+    @functools.wraps(fit)
+    def fitted(self: Self, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Self:
+        before = dict(self.__dict__)
+        try:
+            return fit(self, *arguments, **named)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    return fitted
 
 
 class StreamEstimator(BaseEstimator):  # type: ignore[misc]
@@ -277,9 +296,9 @@ def _device(name: str) -> torch.device:
 def fold_input(model: Model, mean: Series, scale: Series) -> None:
     """Makes the encoder take raw samples x, one or a frame of them, in the place of (x - mean) / scale."""
     frame = model.config.inputs // len(mean)
-    weight = model.encoder.weight.double() / torch.tensor(scale).repeat(frame)
-    model.encoder.bias.copy_(model.encoder.bias.double() - weight @ torch.tensor(mean).repeat(frame))
-    model.encoder.weight.copy_(weight)
+    model.encoder.weight.copy_(model.encoder.weight.double() / torch.tensor(scale).repeat(frame))
+    middle = model.encoder.weight.double() @ torch.tensor(mean).repeat(frame)  # of the weights as they were rounded
+    model.encoder.bias.copy_(model.encoder.bias.double() - middle)
 
 
 @torch.no_grad()

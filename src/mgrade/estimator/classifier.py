@@ -17,7 +17,7 @@ from torch import Tensor
 from mgrade.deploy.about import LONGEST, About
 from mgrade.deploy.check import MAX_INTEGER_TERMS
 from mgrade.estimator import series
-from mgrade.estimator.base import StreamEstimator, fold_input, whole
+from mgrade.estimator.base import StreamEstimator, fold_input, whole, whole_or_not
 from mgrade.estimator.learn import Batch, Loss
 from mgrade.estimator.stream import ClassStream
 from mgrade.nn import Model
@@ -109,6 +109,7 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         self.frame = frame
         self.readout = readout
 
+    @whole_or_not
     def fit(self, X: Any, y: Any) -> StreamClassifier:
         """X as above, y (cases): any labels."""
         cases, labels = self._read_training(X, y)

@@ -139,9 +139,11 @@ def check_recordings(recordings: Recordings) -> None:
         )
 
 
-def check_frame(recordings: Recordings, frame: int) -> None:
-    """Refuses a frame that is longer than a recording."""
+def check_frame(recordings: Recordings, frame: int, window: int | None) -> None:
+    """Refuses a frame that is longer than a recording, or that does not fill a window."""
     whole("frame", frame)
+    if window is not None and window % frame:
+        raise ValueError(f"window must be a multiple of frame, {frame}, got {window}")
     shortest = int(np.argmin(recordings.lengths))
     if frame > (length := recordings.lengths[shortest]):
         name = recordings.names[shortest]

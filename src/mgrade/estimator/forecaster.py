@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mgrade.estimator import series
-from mgrade.estimator.base import StreamEstimator, fold_input, fold_output, whole
+from mgrade.estimator.base import StreamEstimator, fold_input, fold_output, whole, whole_or_not
 from mgrade.estimator.series import Series
 from mgrade.estimator.stream import ForecastStream
 from mgrade.nn import Model
@@ -80,6 +80,7 @@ class StreamForecaster(StreamEstimator):
         )
         self.horizon = horizon
 
+    @whole_or_not
     def fit(self, X: Any, y: Any = None) -> StreamForecaster:
         """X as above; y is not looked at: what comes next stands in the series themselves."""
         whole("horizon", self.horizon)

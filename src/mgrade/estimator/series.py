@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,10 @@ from torch import Tensor
 
 Series = npt.NDArray[np.float64]
 LAYOUTS = ("cases_channels_time", "cases_time_channels")
+# Spreads as a share of a mean: what float32 weights keep of it, and what is only rounding in a sum of float64.
+LEAST_SPREAD, ROUNDING = 1e-6, 1e-12
+# Of a spread, whatever the mean: weights for channels in such units are still finite in float32.
+SMALLEST = 1e-30
 
 
 class Cases(NamedTuple):
@@ -111,10 +116,20 @@ def _one(values: Series, name: str, layout: str) -> Series:
 
 
 def statistics(series: Sequence[Series]) -> tuple[Series, Series]:
-    """Mean and standard deviation (channels) of all steps; a channel that stands still counts as 1 wide."""
+    """Mean and standard deviation (channels) of all steps; a channel that stands still counts as 1 wide, or wider.
+
+    So does one that varies by less than float32 has room for beside its mean: about that there is a warning.
+    """
     steps = np.concatenate(series)
     mean, scale = steps.mean(0), steps.std(0)
-    return mean, np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-12), scale, 1.0)
+    least = LEAST_SPREAD * np.abs(mean)
+    for channel in np.flatnonzero((scale > ROUNDING * np.abs(mean)) & (scale <= least)):
+        warnings.warn(
+            f"channel {channel} must vary by at least {LEAST_SPREAD:g} of its mean to be told from it, got a mean of"
+            f" {mean[channel]:g} and a spread of {scale[channel]:g}: it counts as standing still; subtract an offset",
+            stacklevel=4,
+        )
+    return mean, np.where(scale > np.maximum(least, SMALLEST), scale, np.maximum(least, 1.0))
 
 
 def framed(series: Sequence[Series], frame: int) -> list[Series]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import safetensors
 import safetensors.numpy
+import torch
 
 from mgrade._files import read_description, replace
 from mgrade.deploy.about import FILE as ABOUT
@@ -36,6 +37,7 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
     classes = getattr(estimator, "classes_", np.zeros(0))
     if classes.dtype.kind not in "biufUO" or not all(isinstance(one, (str, int, float)) for one in classes.tolist()):
         raise ValueError(f"classes must be text or numbers to be saved, got {classes.dtype}")
+    parameters = _parameters(estimator)
     check_folder(folder, ESTIMATOR, SAMPLE, ABOUT)
     sample = {str(index): np.ascontiguousarray(one, np.float32) for index, one in enumerate(estimator.sample_)}
     data = safetensors.numpy.save(sample)
@@ -48,16 +50,13 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
     finally:
         staged.unlink(missing_ok=True)
     replace(folder / ABOUT, estimator.about_.to_bytes())
-    parameters = estimator.get_params()
-    if not isinstance(parameters["random_state"], (int, np.integer)):
-        parameters["random_state"] = None
     description = {
         "format": FORMAT,
         "version": VERSION,
         "estimator": type(estimator).__name__,
         "weights_sha256": _weights(folder),
         "sample_sha256": hashlib.sha256(data).hexdigest(),
-        "parameters": {name: _number(value) for name, value in parameters.items()},
+        "parameters": parameters,
         "fitted": {
             "mean": estimator.mean_.tolist(),
             "scale": estimator.scale_.tolist(),
@@ -138,6 +137,15 @@ def _weights(folder: Path) -> str:
     return json.loads((folder / "config.json").read_text(encoding="utf-8"))["sha256"]
 
 
-def _number(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
-    return value.item() if isinstance(value, np.generic) else value
+def _parameters(estimator: StreamEstimator) -> dict[str, Any]:
+    """As JSON holds them: NumPy's numbers as Python's, a device as its name, no random state that is no number."""
+    parameters = estimator.get_params()
+    if not isinstance(parameters["random_state"], (int, np.integer)):
+        parameters["random_state"] = None
+    for name, value in parameters.items():
+        parameters[name] = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, torch.device):
+            parameters[name] = str(value)
+        elif not isinstance(parameters[name], (str, int, float, type(None))):
+            raise ValueError(f"{name} must be text or a number to be saved, got {value!r}")
+    return parameters

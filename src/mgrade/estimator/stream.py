@@ -33,7 +33,7 @@ class Stream:
     @torch.no_grad()
     def _push(self, sample: npt.ArrayLike) -> Tensor:
         """sample (channels), or a number for one channel -> outputs (outputs) after the latest whole frame."""
-        x = np.atleast_1d(np.asarray(sample, np.float64))
+        x = np.atleast_1d(np.array(sample, np.float64))  # a copy: callers may use theirs again
         channels = self._model.config.inputs // self._frame
         if x.shape != (channels,) or not np.isfinite(x).all():
             raise ValueError(f"sample must be {channels} finite numbers, got {np.array2string(x, threshold=8)}")
@@ -75,7 +75,7 @@ class ForecastStream(Stream):
     def step(self, sample: npt.ArrayLike) -> Output:
         """One raw sample (channels) -> the next one (channels), as `predict` gives of the series so far."""
         self._next = self._push(sample).numpy()
-        return self._next
+        return self._next.copy()
 
     def forecast(self, horizon: int) -> Output:
         """The next samples (horizon, channels) if none came in between: the stream itself stays where it is."""

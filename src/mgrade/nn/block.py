@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
-from mgrade.nn.convolution import convolution
-from mgrade.nn.recurrence import MinGRU, recurrence
+from mgrade.nn.convolution import DelayConv, DilatedConv, convolution
+from mgrade.nn.recurrence import LRU, MinGRU, recurrence
 from mgrade.ops import feedforward, linear
 from mgrade.ops.dropout import dropout
 from mgrade.ops.glu import glu
@@ -64,7 +64,7 @@ class GLU(nn.Module):
 
     def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
         """x (…, inner) -> (…, dim), added to `base` if there is one."""
-        if _awaited(self):
+        if _altered(self):
             active = F.gelu(x, approximate="tanh")
             y = self.value(active) * torch.sigmoid(self.gate(active))
             return y if base is None else base + y
@@ -124,7 +124,7 @@ class Block(nn.Module):
         return self._end(x, start), self._whole(x.shape[0], history, hidden)
 
     def _takes_step(self, x: Tensor) -> bool:
-        return self._steps_at_once and takes_step(x) and not self._dropout() and not _awaited(self)
+        return self._steps_at_once and takes_step(x) and not self._dropout() and not _altered(self)
 
     def _step(self, x: Tensor, history: Tensor, hidden: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """One step of a stream without the calls that its parts would take."""
@@ -177,7 +177,7 @@ class Block(nn.Module):
     def _fuses_end(self) -> bool:
         """Whether MLP, skip and norm are the plain sequence that `ops.feedforward` computes at once."""
         plain = isinstance(self.mlp, MLP) and "mlp" in self.skips and "layer" not in self.skips
-        return plain and not _awaited(self)
+        return plain and not _altered(self)
 
     def _end(self, x: Tensor, start: Tensor) -> Tensor:
         """MLP, the skip over the layer and the norm, as far as there are any."""
@@ -218,14 +218,23 @@ class Block(nn.Module):
         return history, hidden
 
 
-def _awaited(module: nn.Module) -> bool:
-    """Whether a hook, as that of `torch.nn.utils.prune`, waits for a call of a part, or of a part of that."""
+_OWN = (Linear, LayerNorm, MLP, GLU, DelayConv, DilatedConv, MinGRU, LRU, nn.ModuleDict)
+
+
+def _altered(module: nn.Module) -> bool:
+    """Whether a part, or a part of that, must be called as it is, and not computed together with others.
+
+    So it is where somebody put another one in its place, as adapters do, or has a hook waiting for its call, as
+    `torch.nn.utils.prune` has.
+    """
     for part in module._modules.values():
         if part is None:
             continue
+        if type(part) not in _OWN or (type(part) is LayerNorm and part.weight is None):
+            return True
         if part._forward_pre_hooks or part._forward_hooks or part._backward_hooks or part._backward_pre_hooks:
             return True
-        if part._modules and _awaited(part):
+        if part._modules and _altered(part):
             return True
     return False
 

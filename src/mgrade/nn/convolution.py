@@ -7,6 +7,7 @@ Each module has `forward(x, state, reset, lengths) -> (y, state)` over any numbe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
 from mgrade.ops import _check, delay_kernel, dilated_conv
+from mgrade.ops._backend import has_tangents
 
 
 class DelayConv(nn.Module):
@@ -47,7 +49,7 @@ class DelayConv(nn.Module):
     def drawn(self) -> Tensor:
         """The kernel, to be read only: on a CPU without gradients it is drawn anew only if the taps changed."""
         weight, position = self.weight, self.position
-        if torch.is_grad_enabled() or not _check.values_visible(weight):
+        if torch.is_grad_enabled() or has_tangents() or not _check.values_visible(weight):
             return delay_kernel(weight, position, length=self.length, sigma=self.sigma)
         if self._drawn is not None:
             *taps, sigma, kernel = self._drawn
@@ -63,6 +65,13 @@ class DelayConv(nn.Module):
         """The largest position there may be: `length` - 1, or what its dtype has next below that."""
         end = torch.tensor(float(self.length - 1), dtype=self.position.dtype)
         return float(end if float(end) <= self.length - 1 else torch.nextafter(end, torch.zeros_like(end)))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DelayConv:
+        before = self.position.dtype
+        super()._apply(fn, recurse)
+        if self.position.dtype != before:  # in which the end of the range may have been rounded up
+            self.constrain_()
+        return self
 
     @torch.no_grad()
     def constrain_(self) -> None:

@@ -30,8 +30,9 @@ def save(model: Model, folder: str | Path) -> None:
     """Writes `model` to `folder`, which is made if need be; one with another library's model in it is refused."""
     folder = Path(folder)
     check_folder(folder)
-    make_folder(folder)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    check_tensors(folder, model.config, tensors)
+    make_folder(folder)
     data = safetensors.torch.save(tensors)
     digest = hashlib.sha256(data).hexdigest()
     weights = f"model-{digest[:16]}.safetensors"
@@ -83,8 +84,7 @@ def load(folder: str | Path) -> Model:
         raise ValueError(f"{path}: is not a safetensors file: {error}") from None
     if config.depth > len(tensors):
         raise ValueError(f"{path}: must have tensors for {config.depth} layers, has {len(tensors)} in all")
-    with torch.device("meta"):  # a description may ask for any amount of memory
-        _check_tensors(path, Model(config), tensors)
+    check_tensors(path, config, tensors)
     model = Model(config)
     model.load_state_dict(tensors, assign=True)
     return model
@@ -100,8 +100,10 @@ def _description(path: Path) -> dict[str, Any]:
     return description
 
 
-def _check_tensors(path: Path, model: Model, tensors: dict[str, torch.Tensor]) -> None:
-    expected = model.state_dict()
+def check_tensors(path: Path, config: ModelConfig, tensors: dict[str, torch.Tensor]) -> None:
+    """Refuses tensors that are not the finite weights of such a model; `path` is for the message."""
+    with torch.device("meta"):  # a description may ask for any amount of memory
+        expected = Model(config).state_dict()
     for name in sorted(expected.keys() ^ tensors.keys()):
         raise ValueError(f"{path}: tensor {name!r} is {'missing' if name in expected else 'not part of the model'}")
     for name, tensor in tensors.items():

@@ -57,12 +57,17 @@ def is_plain() -> bool:
     """Whether something is under way that only operators of PyTorch itself know how to take part in."""
     if torch.compiler.is_compiling():
         return False
-    return _plain.get() or is_transformed() or forward_ad._current_level >= 0
+    return _plain.get() or is_transformed() or has_tangents()
 
 
 def is_transformed() -> bool:
     """Whether tensors are those of a `torch.func` transform, whose values cannot be looked at."""
     return torch._C._functorch.maybe_current_level() is not None
+
+
+def has_tangents() -> bool:
+    """Whether forward-mode differentiation is under way: tensors may have derivatives that their values do not show."""
+    return forward_ad._current_level >= 0
 
 
 def implements(operator: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:

@@ -45,10 +45,10 @@ INLINE float exp_f32(float x) {
 
 INLINE double exp_f64(double x) { return exp(x); }
 
-/* The latest restart at or before t, or `oldest` if there is none. */
+/* The latest restart at or before t, or `oldest` if there is none after that. */
 INLINE int64_t segment_start(const uint8_t *reset, int64_t t, int64_t oldest) {
     if (reset)
-        for (int64_t s = t; s >= 0; s--)
+        for (int64_t s = t; s >= MAX(oldest, 0); s--)
             if (reset[s]) return s;
     return oldest;
 }

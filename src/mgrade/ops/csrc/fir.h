@@ -105,7 +105,8 @@ EXPORT void NAME(mgrade_fir_forward)(const REAL *x, const REAL *kernel, const RE
         const REAL *past = history ? history + b * P * D + i : 0;
         const int64_t end = MIN(begin + CHUNK, T);
         for (int64_t t = begin; t < end;) {
-            const int64_t stop = MIN(segment_end(row, t, T), end), oldest = segment_start(row, t, past ? -P : 0);
+            const int64_t stop = segment_end(row, t, end), reach = MAX(t - P, past ? -P : 0);
+            const int64_t oldest = segment_start(row, t, reach);
             for (int64_t at = t; at < stop; at += TILE)
                 NAME(fir_task)(x + b * x_b + i, past, kernel + i, y + (b * T + at) * D + i, at,
                                (int)MIN(TILE, stop - at), K, D, P, x_t, -dilation, oldest, T,
@@ -128,7 +129,7 @@ EXPORT void NAME(mgrade_fir_backward)(const REAL *grad, const REAL *x, const REA
         const int64_t begin = from + task / blocks % chunks * CHUNK, end = MIN(begin + CHUNK, T);
         const uint8_t *row = reset ? reset + b * T : 0;
         for (int64_t t = begin; t < end;) {
-            const int64_t edge = segment_end(row, t, T), stop = MIN(t < 0 ? MIN(edge, 0) : edge, end);
+            const int64_t edge = segment_end(row, t, MIN(end + P, T)), stop = MIN(t < 0 ? MIN(edge, 0) : edge, end);
             for (int64_t at = t; at < stop; at += TILE)
                 NAME(fir_task)(grad + b * grad_b + i, 0, kernel + i,
                                at < 0 ? grad_history + (b * P + P + at) * D + i : grad_x + (b * T + at) * D + i, at,
