@@ -30,6 +30,8 @@ def replace(path: Path, data: bytes) -> None:
 def prepare_place(path: Path) -> None:
     """Makes the folder of a file that takes long to make, and tries whether it could be written there."""
     make_folder(path.parent)
+    if path.is_dir():
+        raise ValueError(f"{path}: must be a file, is a folder")
     trial = path.with_name(f".{path.name}.{os.getpid()}.try")
     try:
         replace(trial, b"")

@@ -18,10 +18,9 @@ from mgrade.deploy.c.host import compiler
 from mgrade.deploy.stages import Stage, forms, judged
 from mgrade.footprint import CHIPS
 from mgrade.train import launch, load_recipe
+from mgrade.train.result import result_path, run_folder
 
 RECIPE = "vowels/mgrade"
-# What a demo writes under its folder, and may write over.
-OWN = ("runs", "results", "export")
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ def train(out: Path, epochs: int | None = None, seed: int = 0) -> tuple[Source, 
         raise ValueError(f"epochs must be at least 1, got {epochs}")
     recipe = load_recipe(RECIPE, [] if epochs is None else [f"train.epochs={epochs}"])
     recipe.task.examples("test", seed, torch.device("cpu"))  # whether the data is there, before anything is replaced
-    for name in OWN:
-        shutil.rmtree(out / name, ignore_errors=True)
+    shutil.rmtree(run_folder(out, recipe, seed), ignore_errors=True)  # an earlier demo's: all else there stays
+    result_path(out, recipe, seed).unlink(missing_ok=True)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # for so small a model, more would only wait for one another
     begin = time.perf_counter()

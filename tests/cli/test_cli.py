@@ -37,7 +37,12 @@ def test_info_names_versions_devices_and_backends(capsys):
 def test_a_short_demo_goes_from_recordings_to_a_c_program(capsys, tmp_path):
     if importlib.util.find_spec("aeon") is None and "MGRADE_DATA" not in os.environ:
         pytest.skip("needs the recordings that the package aeon bundles")
+    others = [tmp_path / name for name in ("runs/own/run", "results/own/seed0.json", "export/notes.txt")]
+    for other in others:
+        other.parent.mkdir(parents=True)
+        other.write_text("kept")
     status, out, _ = call(capsys, "demo", "--epochs", "30", "--out", str(tmp_path))
+    assert all(other.read_text() == "kept" for other in others)
     assert status == 0
     stages = [line for line in out.splitlines() if line.endswith(" B")]
     assert [stage[:10] for stage in stages] == [

@@ -222,8 +222,15 @@ def test_a_saved_estimator_is_exported_with_its_own_sample(tmp_path, capsys):
     exact = Interpreter(classifier.program("float32")).run(step[None])[0]
     near = dequantise_output(program, Interpreter(program).run(quantise_input(program, step)[None])[0])
     assert np.abs(near - exact).max() < 0.1 * np.abs(exact).max()
+    whole = (tmp_path / "saved" / "estimator.json").read_text()
+    other = whole.replace('"weights_sha256": "', '"weights_sha256": "0')
+    (tmp_path / "saved" / "estimator.json").write_text(other)
+    with pytest.raises(SystemExit):
+        main(["export", str(tmp_path / "saved"), "--precision", "int8", "--out", str(tmp_path / "d")])
+    assert "weights_sha256 does not match: a save was interrupted" in capsys.readouterr().err
+    (tmp_path / "saved" / "estimator.json").write_text(whole)
     (tmp_path / "saved" / "sample.safetensors").write_bytes(b"?")
     with pytest.raises(SystemExit) as left:
         main(["export", str(tmp_path / "saved"), "--precision", "int8", "--out", str(tmp_path / "d")])
     assert left.value.code == 2
-    assert "is not the sample of an estimator" in capsys.readouterr().err
+    assert "sample.safetensors: sha256 does not match estimator.json" in capsys.readouterr().err

@@ -102,3 +102,12 @@ def test_what_is_done_to_a_forecast_does_not_change_the_next(forecaster):
         other.step(sample)
         said *= 0
     np.testing.assert_array_equal(one.forecast(3), other.forecast(3))
+
+
+def test_a_channel_that_stands_still_does_not_count_in_a_score():
+    moving = [one[:1] for one in oscillations()]
+    alone = small_forecaster().fit(moving).score(moving)
+    still = [np.concatenate([one, np.full_like(one, 101325.3)]) for one in moving]
+    assert small_forecaster().fit(still).score(still) > alone - 0.1
+    flat = [np.full((1, 20), 3.0)] * 4
+    assert small_forecaster(epochs=1).fit(flat).score(flat) in (0.0, 1.0)

@@ -77,3 +77,9 @@ def test_limits_are_checked():
         Limits(ram=0, flash=1)
     with pytest.raises(ValueError, match="flash must be at least 0 bytes, got -1"):
         Limits(ram=1, flash=-1)
+
+
+def test_in_whole_numbers_layers_are_as_wide_as_can_be_exported():
+    limits = Limits(ram=2**24, flash=2**24)
+    widths = {precision: sizes(limits, precision=precision)[0].config.dim for precision in ("float32", "int8")}
+    assert widths["float32"] > widths["int8"] == 256

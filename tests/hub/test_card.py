@@ -6,10 +6,12 @@ from html import escape
 from pathlib import Path
 
 import pytest
+import torch
 
 from mgrade import Model, ModelConfig
 from mgrade.hub import model_card, read_evidence
 from mgrade.hub.card import PIPELINES
+from mgrade.nn import DelayConv
 from mgrade.tasks import TASKS
 
 ModelCard = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed").ModelCard
@@ -17,10 +19,19 @@ RESULTS = Path(__file__).parents[2] / "results"
 FILES = sorted(path for path in RESULTS.glob("*/*/seed0.json") if path.parent.parent.name not in ("bench", "deploy"))
 
 
+def model_of(result):
+    """A model with the delays of a result file, as far as it has any."""
+    model = Model(ModelConfig.from_dict(result["recipe"]["model"]))
+    convolutions = [module for module in model.modules() if isinstance(module, DelayConv)]
+    for module, delays in zip(convolutions, result.get("delays", ()), strict="delays" in result):
+        module.load_state_dict({name: torch.tensor(value) for name, value in delays.items()})
+    return model
+
+
 def card_of(path):
     result = json.loads(path.read_text())
-    model = Model(ModelConfig.from_dict(result["recipe"]["model"]))
-    return result, ModelCard(model_card(model, "someone/small", read_evidence(path, model.config)))
+    model = model_of(result)
+    return result, ModelCard(model_card(model, "someone/small", read_evidence(path, model)))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parts[-3]}-{path.parts[-2]}")
@@ -74,7 +85,7 @@ def hostile_result():
 def test_text_of_a_result_file_is_text(tmp_path):
     markdown = pytest.importorskip("markdown_it", reason="markdown-it-py is not installed").MarkdownIt()
     result = hostile_result()
-    model = Model(ModelConfig.from_dict(result["recipe"]["model"]))
+    model = model_of(result)
     (tmp_path / "odd.json").write_text(json.dumps(result))
     model.save_pretrained(tmp_path / "small", result=tmp_path / "odd.json")
     written = (tmp_path / "small" / "README.md").read_text("utf-8")

@@ -329,3 +329,12 @@ def test_signatures_are_those_of_the_librarys_mixin(method):
             continue
         assert ours[name].kind == parameter.kind, name
         assert name == "commit_message" or ours[name].default == parameter.default, name
+
+
+def test_figures_of_a_model_with_other_weights_are_refused(finished, tmp_path):
+    model = Model.from_pretrained(finished[0])
+    with torch.no_grad():
+        model.layers[0].conv.weight.mul_(2)
+    with pytest.raises(ValueError, match=r"seed0.json is of another model: its delays have other positions"):
+        model.save_pretrained(tmp_path / "x", result=finished[0])
+    assert not (tmp_path / "x").exists()

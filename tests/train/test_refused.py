@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import math
+import re
 
 import pytest
 import safetensors.torch
@@ -149,6 +150,30 @@ def test_a_result_without_figures_is_none(tmp_path, field):
     path.write_text(json.dumps(result))
     with pytest.raises(ValueError, match=rf"seed0\.json: is not a result file: {field} is missing$"):
         launch(small("flipflop/mgrade"), seeds=[0], root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("metrics", 3, "is not a result file: metrics must be an object of numbers, got 3"),
+        ("metrics", {"a": None}, "is not a result file: metrics must be an object of numbers, got {'a': None}"),
+        ("seed", 1, "is the result of another seed: seed must be 0, got 1"),
+    ],
+)
+def test_a_result_of_something_else_is_not_taken_for_this_one(tmp_path, field, value, message):
+    (path,) = launch(small("flipflop/mgrade"), seeds=[0], root=tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    with pytest.raises(ValueError, match=rf"seed0\.json: {re.escape(message)}$"):
+        launch(small("flipflop/mgrade"), seeds=[0], root=tmp_path)
+
+
+def test_more_epochs_than_can_be_planned_are_refused(tmp_path):
+    few = ["task.trajectories=80", "task.validation=4", "task.overlap_trajectories=4", "task.length=40"]
+    recipe = load_recipe("lorenz/mgrade", [*few, "train.epochs=100000000"])
+    with pytest.raises(
+        ValueError, match=r"train.epochs must be at most [0-9]+ for this task and batch, got 100000000$"
+    ):
+        launch(recipe, seeds=[0], root=tmp_path)
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path):

@@ -163,7 +163,7 @@ def _facts() -> dict[str, str | list[str]]:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for what it makes; an earlier demo's files there go.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for what it makes; what an earlier demo made there goes.")] = Path(
         "demo"
     ),
     epochs: Annotated[Optional[int], typer.Option(help="Training epochs.")] = None,  # noqa: UP045

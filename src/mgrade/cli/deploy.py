@@ -130,15 +130,15 @@ def stages(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
 ) -> None:
     """Show what every stage of an export keeps of a run's accuracy, and its bytes: snapping, trimming, int8."""
+    from mgrade._files import prepare_place, replace
     from mgrade.cli.training import use_data
     from mgrade.deploy.stages import stage_report
 
     use_data(data)
+    if out is not None:
+        prepare_place(out)
     report = stage_report(run, examples=examples, with_tensors=tensors, chip=chip)
     if out is not None:
-        from mgrade._files import replace
-
-        out.parent.mkdir(parents=True, exist_ok=True)
         replace(out, (json.dumps(report, indent=1) + "\n").encode())
     if as_json:
         print(json.dumps(report, indent=1))

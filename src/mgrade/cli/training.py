@@ -135,6 +135,8 @@ def reproduce(
     from mgrade.train import Stopped, run_missing
 
     use_data(data)
+    if show and not out.is_dir():
+        raise ValueError(f"--out must be a folder with results, got {out}")
     if not show:
         try:
             with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():

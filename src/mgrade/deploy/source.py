@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ import safetensors
 import safetensors.numpy
 import torch
 
+from mgrade._files import read_description
 from mgrade.deploy.about import About, about, read_about
 from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.judge import Streamed
 from mgrade.deploy.program import Program
 from mgrade.nn import Model, ModelConfig, load
+from mgrade.nn.storage import DESCRIPTION, FORMAT, VERSION
 from mgrade.tasks import Labelled, Task
 from mgrade.tasks.task import Drawn, generator
 from mgrade.train import open_run
@@ -34,6 +37,7 @@ Sequence = tuple[Array, int | None]
 SEQUENCES, STEPS = 64, 2000
 # What a saved estimator has beside its model, besides what it says about itself.
 ESTIMATOR, SAMPLE = "estimator.json", "sample.safetensors"
+ESTIMATOR_FORMAT, ESTIMATOR_VERSION = "mgrade-estimator", 1
 # What may stand between the columns of a CSV file.
 SEPARATORS = ",;\t"
 
@@ -125,12 +129,28 @@ def open_source(folder: str | Path) -> Source:
     if (folder / "config.json").is_file():
         model, name = load(folder), folder.absolute().name
         if (folder / ESTIMATOR).is_file():
+            read_estimator(folder)
             sample = _kept(folder / SAMPLE, model.config.inputs)
             named = folder.absolute().parent.name if name == "model" else name  # `mgrade fit` calls all of them so
             return Source(as_name(named), model, known=read_about(folder), sample=sample)
         return Source(as_name(name), model)
     hint = f": {folder / 'model'} is" if (folder / "model" / "config.json").is_file() else ""
     raise ValueError(f"{folder}: is neither a finished run (recipe.json) nor a saved model (config.json){hint}")
+
+
+def read_estimator(folder: Path) -> dict[str, Any]:
+    """`estimator.json` of a saved estimator; what is left of an interrupted save, or was altered since, is refused."""
+    path = folder / ESTIMATOR
+    description = read_description(path, ESTIMATOR_FORMAT, ESTIMATOR_VERSION)
+    if description.get("weights_sha256") != read_description(folder / DESCRIPTION, FORMAT, VERSION).get("sha256"):
+        raise ValueError(f"{path}: weights_sha256 does not match: a save was interrupted; save again")
+    try:
+        digest = hashlib.sha256((folder / SAMPLE).read_bytes()).hexdigest()
+    except OSError as error:
+        raise ValueError(f"{folder / SAMPLE}: cannot be read: {error.strerror}") from None
+    if description.get("sample_sha256") != digest:
+        raise ValueError(f"{folder / SAMPLE}: sha256 does not match {ESTIMATOR}: the file is truncated or was altered")
+    return description
 
 
 def _kept(path: Path, inputs: int) -> tuple[Array, ...]:

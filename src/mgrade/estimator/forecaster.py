@@ -116,7 +116,10 @@ class StreamForecaster(StreamEstimator):
         return ahead.transpose(0, 2, 1) if self.layout == series.LAYOUTS[0] else ahead
 
     def score(self, X: Any, y: Any = None) -> float:
-        """R^2 of predicting each sample, from the second on, from those before it: the mean over channels."""
+        """R^2 of predicting each sample, from the second on, from those before it: the mean over channels that vary.
+
+        If none does, 1 for predicting that without an error, else 0.
+        """
         cases = self._read(X, any_length=True)
         model = self._double()
         predicted, targets = [], []
@@ -127,8 +130,10 @@ class StreamForecaster(StreamEstimator):
         target, error = np.concatenate(targets), np.concatenate(targets) - np.concatenate(predicted)
         if len(target) < 2:
             raise ValueError(f"X must have at least 2 samples to predict for a score, got {len(target)}")
-        spread = ((target - target.mean(0)) ** 2).sum(0)
-        return float(np.mean(1 - (error**2).sum(0) / np.where(spread > 0, spread, 1)))
+        varies = target.std(0) > series.ROUNDING * np.abs(target.mean(0))
+        if not varies.any():
+            return float(not error.any())
+        return float(np.mean(1 - (error[:, varies] ** 2).mean(0) / target[:, varies].var(0)))
 
     def stream(self) -> ForecastStream:
         """A new stream: `step(sample)` gives the next sample, `forecast(horizon)` as many as wanted."""

@@ -19,6 +19,8 @@ Loss = Callable[..., tuple[Tensor, Tensor]]
 """loss(model, *batch) -> a sum and what to divide it by."""
 # Batches are sorted by length within so many at a time.
 MIXED = 8
+# Updates of a training: the rate of every one is known before the first.
+MOST_STEPS = 10**7
 WARMUP = 0.1
 DECAY = 0.1
 
@@ -54,6 +56,9 @@ def learn(model: Model, loss: Loss, training: Batch, held_out: Batch | None, pla
     count = len(training[0])
     size = min(plan.batch, count)
     steps = plan.epochs * math.ceil(count / size)
+    if steps > MOST_STEPS:
+        most = MOST_STEPS // math.ceil(count / size)
+        raise ValueError(f"epochs must be at most {most} for {count} series in batches of {size}, got {plan.epochs}")
     step = TrainingStep(
         model,
         loss,

@@ -26,7 +26,7 @@ from mgrade.deploy import (
 from mgrade.deploy.check import MAX_INTEGER_TERMS
 from mgrade.estimator.series import Series
 from mgrade.footprint import parse_bytes
-from mgrade.footprint.sizing import GRID
+from mgrade.footprint.sizing import GRID, widest
 from mgrade.nn import Model, ModelConfig
 
 PRECISIONS = ("int8", "float32")
@@ -109,7 +109,7 @@ def within(config: ModelConfig, budget: str | int, precision: str) -> ModelConfi
         chosen = None
         for dim in GRID["dim"]:
             tried = dataclasses.replace(shape, dim=dim)
-            if precision != "float32" and _widest(tried) > MAX_INTEGER_TERMS:
+            if precision != "float32" and widest(tried) > MAX_INTEGER_TERMS:
                 break
             smallest = most_bytes(tried, precision)
             if smallest > limit:
@@ -118,11 +118,6 @@ def within(config: ModelConfig, budget: str | int, precision: str) -> ModelConfi
         if chosen is not None:
             return chosen
     raise ValueError(f"budget must be at least {smallest} bytes for such series at {precision}, got {budget!r}")
-
-
-def _widest(config: ModelConfig) -> int:
-    """The most inputs that a linear map of the model has beyond its encoder."""
-    return max(config.hidden, 2 * config.dim)
 
 
 def _shapes(config: ModelConfig) -> Iterator[ModelConfig]:

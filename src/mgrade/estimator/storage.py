@@ -17,10 +17,10 @@ import safetensors
 import safetensors.numpy
 import torch
 
-from mgrade._files import read_description, replace
+from mgrade._files import replace
 from mgrade.deploy.about import FILE as ABOUT
 from mgrade.deploy.about import read_about
-from mgrade.deploy.source import ESTIMATOR, SAMPLE
+from mgrade.deploy.source import ESTIMATOR, ESTIMATOR_FORMAT, ESTIMATOR_VERSION, SAMPLE, read_estimator
 from mgrade.estimator.learn import Epoch
 from mgrade.nn import load as load_model
 from mgrade.nn.storage import check_folder
@@ -28,7 +28,6 @@ from mgrade.nn.storage import check_folder
 if TYPE_CHECKING:
     from mgrade.estimator.base import StreamEstimator
 
-FORMAT, VERSION = "mgrade-estimator", 1
 Estimator = TypeVar("Estimator", bound="StreamEstimator")
 
 
@@ -51,8 +50,8 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
         staged.unlink(missing_ok=True)
     replace(folder / ABOUT, estimator.about_.to_bytes())
     description = {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": ESTIMATOR_FORMAT,
+        "version": ESTIMATOR_VERSION,
         "estimator": type(estimator).__name__,
         "weights_sha256": _weights(folder),
         "sample_sha256": hashlib.sha256(data).hexdigest(),
@@ -75,13 +74,10 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
 def load(cls: type[Estimator], folder: Path) -> Estimator:
     """The estimator in `folder`; a ValueError if there is none, or one of another kind, or a damaged one."""
     path = folder / ESTIMATOR
-    description = read_description(path, FORMAT, VERSION)
+    description = read_estimator(folder)
     if description.get("estimator") != cls.__name__:
         raise ValueError(f"{path}: estimator must be {cls.__name__}, got {description.get('estimator')!r}")
-    model = load_model(folder).eval()
-    if _weights(folder) != description.get("weights_sha256"):
-        raise ValueError(f"{path}: weights_sha256 does not match: a save was interrupted; save again")
-    sample = _sample(folder / SAMPLE, description.get("sample_sha256"))
+    model, sample = load_model(folder).eval(), _sample(folder / SAMPLE)
     try:
         fitted = description["fitted"]
         estimator = cls(**description["parameters"])
@@ -115,15 +111,9 @@ def load(cls: type[Estimator], folder: Path) -> Estimator:
     return estimator
 
 
-def _sample(path: Path, digest: Any) -> list[Any]:
+def _sample(path: Path) -> list[Any]:
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise ValueError(f"{path}: sha256 does not match {ESTIMATOR}: the file is truncated or was altered")
-    try:
-        tensors = safetensors.numpy.load(data)
+        tensors = safetensors.numpy.load(path.read_bytes())
         found = [tensors[str(index)].astype(np.float64) for index in range(len(tensors))]
     except (KeyError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path}: is not the sample of an estimator: {error}") from None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from mgrade.nn import ModelConfig, load
 from mgrade.train import load_recipe, shipped
+from mgrade.train.seeds import open_run
 
 
 class Subject(NamedTuple):
@@ -21,6 +22,9 @@ def find_subject(name: str) -> Subject:
     """The model of a shipped recipe, a TOML file, a folder written by `Model.save`, or the folder of a run."""
     path = Path(name)
     if not name.endswith(".toml"):
+        if (path / "recipe.json").is_file():
+            recipe, _, model = open_run(path)
+            return Subject(name, model.config, recipe.experiment)
         for folder in (path, path / "model"):
             if (folder / "config.json").is_file():
                 return Subject(name, load(folder).config, None)

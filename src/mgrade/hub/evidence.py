@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mgrade.nn import ModelConfig
-from mgrade.train.result import read_result, result_path, run_folder
+from mgrade.nn import Model, ModelConfig
+from mgrade.train.result import delays, read_result, result_path, run_folder
 from mgrade.train.seeds import open_run
 
 _TEXT, _WHOLE, _NUMBER, _TABLE = (str,), (int,), (int, float), (dict,)
@@ -20,8 +20,8 @@ _RECIPE = {"task": _TABLE, "model": _TABLE, "train": _TABLE}
 _MAYBE = {"commit": _TEXT, "hardware": _TABLE, "versions": _TABLE}
 
 
-def read_evidence(path: Path, config: ModelConfig) -> dict[str, Any]:
-    """The result that a file, or the folder of a finished run, has for a model of this configuration."""
+def read_evidence(path: Path, model: Model) -> dict[str, Any]:
+    """The result that a file, or the folder of a finished run, has for a model: of its configuration and delays."""
     if path.is_dir():
         path = _result_of(path)
     found = read_result(path)
@@ -32,9 +32,11 @@ def read_evidence(path: Path, config: ModelConfig) -> dict[str, Any]:
         theirs = ModelConfig.from_dict(found["recipe"]["model"]).to_dict()
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: is not a result file: {error}") from None
-    for field, value in config.to_dict().items():
+    for field, value in model.config.to_dict().items():
         if theirs[field] != value:
             raise ValueError(f"{path} is of another model: {field} is {theirs[field]!r} there and {value!r} here")
+    if "delays" in found and found["delays"] != delays(model):  # not in the oldest files
+        raise ValueError(f"{path} is of another model: its delays have other positions and weights than these")
     return found
 
 

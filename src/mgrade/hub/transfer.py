@@ -38,7 +38,7 @@ def locate(name: str | Path, **how: Any) -> Path:
 
 def save(model: Model, folder: Path, name: str, result: str | Path | None = None, license: str = "mit") -> None:
     """Writes model and card. Without a result to tell of, a README.md that is there is left as it is."""
-    evidence = None if result is None else read_evidence(Path(result), model.config)
+    evidence = None if result is None else read_evidence(Path(result), model)
     card = model_card(model, name, evidence, license).encode(errors="backslashreplace")
     model.save(folder)
     if evidence is not None or not (folder / CARD).exists():

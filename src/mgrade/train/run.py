@@ -27,6 +27,7 @@ from mgrade.train.checkpoint import Checkpoint
 from mgrade.train.evaluate import evaluate, precision
 from mgrade.train.failure import offender
 from mgrade.train.feed import Feed
+from mgrade.train.options import MOST
 from mgrade.train.processes import Processes
 from mgrade.train.progress import Log, Reporter
 from mgrade.train.recipe import Recipe
@@ -77,6 +78,9 @@ class Run:
         self.model = Model(recipe.model).to(device)
         self.feed = Feed(recipe.task, seed, train.batch, device, processes, train.by_length)
         self.steps = train.steps or (train.epochs or 0) * (self.feed.steps_per_epoch or 0)
+        if self.steps > MOST["steps"]:
+            most = MOST["steps"] // (self.feed.steps_per_epoch or 1)
+            raise ValueError(f"train.epochs must be at most {most} for this task and batch, got {train.epochs}")
         self.looks = looks(self.steps, train.evaluations)
         self.sigma = sigma_stages(train, recipe.model.sigma, self.steps)
         self.weight = self._class_weights()

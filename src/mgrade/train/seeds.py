@@ -66,7 +66,7 @@ def launch(
     say = reporter() if processes.first else Silent()
     paths = [result_path(root, recipe, seed) for seed in seeds]
     try:
-        todo = {seed: path for seed, path in zip(seeds, paths, strict=True) if not _done(path, recipe, say)}
+        todo = {seed: path for seed, path in zip(seeds, paths, strict=True) if not _done(path, recipe, seed, say)}
         deadline = None if max_minutes is None else Deadline(max_minutes, time.monotonic() + 60 * max_minutes)
         asked: list[int] = []
         for seed, path in todo.items():
@@ -103,7 +103,7 @@ def _train(run: Run, path: Path, resume: bool, deadline: Deadline | None, asked:
 
     try:
         run.open(resume)
-        if _done(path, run.recipe, run.reporter):  # by a process that had the folder until now
+        if _done(path, run.recipe, run.seed, run.reporter):  # by a process that had the folder until now
             return
         if not run.go(lambda: bool(asked) or late()):
             by = signal.Signals(asked[0]).name if asked else "another process"
@@ -139,6 +139,9 @@ def open_run(folder: Path) -> tuple[Recipe, int, Model]:
     path = folder / "recipe.json"
     try:
         facts = json.loads(path.read_text("utf-8"))
+        for field in ("experiment", "model"):
+            if not isinstance(facts[field], str):
+                raise ValueError(f"{field} must be text, got {facts[field]!r:.40}")
         recipe = from_dict(facts["recipe"], facts["experiment"], facts["model"])
         seed = int(facts["seed"])
     except OSError as error:
@@ -161,7 +164,7 @@ def judge_run(folder: Path, device: str) -> dict[str, float]:
     return {recipe.task.test_prefix + name: value for name, value in figures.items()}
 
 
-def _done(path: Path, recipe: Recipe, say: Reporter) -> bool:
+def _done(path: Path, recipe: Recipe, seed: int, say: Reporter) -> bool:
     """Whether the result of this very recipe is there; another recipe's is not written over."""
     found = read_result(path)
     if found is None:
@@ -169,9 +172,14 @@ def _done(path: Path, recipe: Recipe, say: Reporter) -> bool:
     for field in ("seed", "metrics"):
         if field not in found:
             raise ValueError(f"{path}: is not a result file: {field} is missing")
+    metrics = found["metrics"]
+    if not isinstance(metrics, dict) or not all(type(value) in (int, float) for value in metrics.values()):
+        raise ValueError(f"{path}: is not a result file: metrics must be an object of numbers, got {metrics!r:.60}")
+    if found["seed"] != seed:
+        raise ValueError(f"{path}: is the result of another seed: seed must be {seed}, got {found['seed']!r:.40}")
     if differs := difference(recipe.to_dict(), found["recipe"]):
         raise ValueError(f"{path} is the result of another recipe ({differs}): choose another --out")
-    say.say(f"{recipe.experiment}/{recipe.name} seed {found['seed']} is finished: {_figures(found)}; {path}")
+    say.say(f"{recipe.experiment}/{recipe.name} seed {seed} is finished: {_figures(found)}; {path}")
     return True
 
 
