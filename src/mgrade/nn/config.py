@@ -271,4 +271,6 @@ def check_whole(name: str, value: Any, most: int) -> None:
 def _number(name: str, value: Any, above: float = -math.inf) -> None:
     if not (is_number(value) and value > above):
         limit = "" if above == -math.inf else f" above {above:g}"
-        raise ValueError(f"{name} must be a number{limit}, got {value!r}")
+        if is_number(value) or not isinstance(value, (int, float)):
+            raise ValueError(f"{name} must be a number{limit}, got {value!r}")
+        raise ValueError(f"{name} must be a number{limit} and at most {_LARGEST:g}, got {value!r:.40}")

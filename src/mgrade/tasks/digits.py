@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade.tasks.files import arrays, check_axis, check_table, spans
-from mgrade.tasks.labelled import HeldOut, Sequences
+from mgrade.tasks.labelled import HeldOut, Sequences, fetching
 from mgrade.tasks.speech import read_wav
 from mgrade.tasks.task import Batch, positive
 
@@ -82,7 +82,7 @@ class SpokenDigits(HeldOut):
         elif compact.is_file():
             sounds, labels = _from_compact(split, compact)
         else:
-            raise ValueError(f"{folder} has neither fsdd/recordings nor fsdd_8k.npz; `mgrade data fetch fsdd` gets it")
+            raise ValueError(f"{folder} has neither fsdd/recordings nor fsdd_8k.npz; {fetching('fsdd')}")
         frames = np.zeros((len(sounds), self.max_samples // self.frame, self.frame), np.int16)
         lengths = np.zeros(len(sounds), np.int64)
         for index, sound in enumerate(sounds):

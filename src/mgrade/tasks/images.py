@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from mgrade.tasks.files import arrays, check_labels
-from mgrade.tasks.labelled import HeldOut, Sequences
+from mgrade.tasks.labelled import HeldOut, Sequences, fetching
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -138,7 +138,7 @@ def _checked(where: str, images: Bytes, labels: npt.NDArray[Any]) -> Sequences:
 def _cifar(folder: Path, split: str, also: str = "") -> tuple[Bytes, Bytes]:
     """Colours (count, 3, 1024) and labels of the binary version."""
     here = folder / "cifar-10-batches-bin"
-    get = "`mgrade data fetch cifar10` gets it"
+    get = fetching("cifar10")
     if not here.is_dir():
         if (folder / "cifar-10-batches-py").is_dir():
             raise ValueError(
@@ -165,7 +165,7 @@ def _idx(path: Path, axes: int) -> Bytes:
     """An IDX file of bytes with so many axes, packed or not."""
     packed = path.with_name(path.name + ".gz")
     if not path.is_file() and not packed.is_file():
-        raise ValueError(f"{path}[.gz] is missing; `mgrade data fetch mnist` gets it")
+        raise ValueError(f"{path}[.gz] is missing; {fetching('mnist')}")
     try:
         data = path.read_bytes() if path.is_file() else gzip.decompress(packed.read_bytes())
     except (EOFError, OSError, zlib.error) as error:

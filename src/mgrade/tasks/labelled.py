@@ -35,6 +35,12 @@ def data_folder() -> Path:
     return Path(os.environ.get("MGRADE_DATA") or "data")
 
 
+def fetching(name: str) -> str:
+    """What gets data that are missing where they were looked for."""
+    there = "" if data_folder() == Path("data") else f" --out {data_folder()}"
+    return f"`mgrade data fetch {name}{there}` gets it"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Labelled(Task):
     """A fixed set of labelled sequences; a subclass says how to read it, how many classes it has, what goes in."""

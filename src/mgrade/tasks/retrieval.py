@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mgrade.nn import Model
 from mgrade.tasks.files import Array, arrays, check_axis, check_rows, padded, spans
-from mgrade.tasks.labelled import Labelled, Sequences, data_folder
+from mgrade.tasks.labelled import Labelled, Sequences, data_folder, fetching
 from mgrade.tasks.task import Batch, derive
 from mgrade.tasks.text import END, SPECIAL, UNKNOWN, check_sizes, from_text, id_type
 
@@ -61,7 +61,7 @@ class Retrieval(Labelled):
             return self._official(path)
         stand_in = folder / STAND_IN
         if path.parent.is_dir() or not stand_in.is_file():
-            raise ValueError(f"{path} is missing: it comes with the Long Range Arena; `mgrade data fetch lra` gets it")
+            raise ValueError(f"{path} is missing: it comes with the Long Range Arena; {fetching('lra')}")
         return self._stand_in(split, stand_in)
 
     def prepare(self, values: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from mgrade.tasks.files import arrays, check_axis, check_labels, check_names, contents
-from mgrade.tasks.labelled import Labelled, Sequences
+from mgrade.tasks.labelled import Labelled, Sequences, fetching
 from mgrade.tasks.task import SPLITS, generator
 
 COMMANDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
@@ -33,7 +33,7 @@ six three tree two visual wow zero"""
 WORDS = tuple(sorted((*COMMANDS, *_OTHERS.split())))
 RATE = 16000
 """Samples per second of the distribution; a clip is a second long."""
-_GET = "`mgrade data fetch speech_commands` gets it"
+_NAME = "speech_commands"
 _COMPACT = {"train": "speech10_train.npz", "validation": "speech10_val_test.npz", "test": "speech10_val_test.npz"}
 
 
@@ -85,8 +85,8 @@ class Speech(Labelled):
         if (self.words, self.rate, self.parts) == ("10", 8000, "lists"):
             if (folder / _COMPACT[split]).is_file():
                 return self._from_codes(split, folder / _COMPACT[split])
-            raise ValueError(f"{folder} has neither speech_commands nor {_COMPACT[split]}; {_GET}")
-        raise ValueError(f"{here} is missing; {_GET}")
+            raise ValueError(f"{folder} has neither speech_commands nor {_COMPACT[split]}; {fetching(_NAME)}")
+        raise ValueError(f"{here} is missing; {fetching(_NAME)}")
 
     def prepare(self, values: Tensor) -> Tensor:
         """Samples or codes (batch, time) to sound (batch, time, 1) from -1 to 1."""
@@ -123,7 +123,7 @@ class Speech(Labelled):
             found = sorted((here / word).glob("*.wav"))
             if not found:
                 version = " (all 35 words are in v0.02 only)" * (self.words == "35")
-                raise ValueError(f"{here / word} has no clips{version}; {_GET}")
+                raise ValueError(f"{here / word} has no clips{version}; {fetching(_NAME)}")
             paths += found
         return paths
 
@@ -133,7 +133,7 @@ class Speech(Labelled):
         lists = {}
         for part, name in (("validation", "validation_list.txt"), ("test", "testing_list.txt")):
             if not (here / name).is_file():
-                raise ValueError(f"{here / name} is missing; {_GET}")
+                raise ValueError(f"{here / name} is missing; {fetching(_NAME)}")
             lists[part] = self._named(here / name, paths)
         if both := sorted(set.intersection(*lists.values()) - {""}):
             raise ValueError(f"{here / 'testing_list.txt'}: {both[0]} is in validation_list.txt as well")
@@ -150,7 +150,7 @@ class Speech(Labelled):
         names = [line.strip() for line in lines]
         for number, name in enumerate(names, 1):
             if name and name not in there and name.split("/")[0] not in other:
-                raise ValueError(f"{path}: line {number}: {path.parent / name} is missing; {_GET}")
+                raise ValueError(f"{path}: line {number}: {path.parent / name} is missing; {fetching(_NAME)}")
         return set(names)
 
     def _drawn(self, split: str, here: Path) -> list[Path]:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from mgrade.tasks.files import check_labels
-from mgrade.tasks.labelled import HeldOut, Sequences
+from mgrade.tasks.labelled import HeldOut, Sequences, fetching
 from mgrade.tasks.task import positive
 
 FIBRES = 700
@@ -101,7 +101,7 @@ def _spikes(path: Path) -> tuple[Sequence[Any], Sequence[Any], npt.NDArray[Any]]
     """Times and units of every recording, and labels."""
     packed = path.with_name(path.name + ".gz")
     if not path.is_file() and not packed.is_file():
-        raise ValueError(f"{path}[.gz] is missing; `mgrade data fetch shd` gets it")
+        raise ValueError(f"{path}[.gz] is missing; {fetching('shd')}")
     try:
         h5py = importlib.import_module("h5py")
     except ImportError:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mgrade.tasks.files import Array, arrays, check_axis, check_table, contents, padded, spans
-from mgrade.tasks.labelled import HeldOut, Sequences
+from mgrade.tasks.labelled import HeldOut, Sequences, fetching
 
 PAD, UNKNOWN, END = range(3)
 SPECIAL = 3
@@ -91,7 +91,7 @@ def reviews(split: str, folder: Path) -> Documents:
     if official.is_dir():
         return _official(official / split)
     if not compact.is_file():
-        raise ValueError(f"{folder} has neither aclImdb/ nor imdb.npz; `mgrade data fetch imdb` gets it")
+        raise ValueError(f"{folder} has neither aclImdb/ nor imdb.npz; {fetching('imdb')}")
     data, offsets, labels = arrays(compact, f"{split}_bytes", f"{split}_offsets", f"{split}_labels")
     check_axis(f"{compact}: {split} bytes", data, "bytes")
     check_table(compact, split, data, offsets, labels, len(CLASSES))

@@ -122,9 +122,10 @@ class Run:
         found, problems = checkpoint.newest(self._checkpoints, _FACTS)
         for line in problems:
             self.reporter.say(f"damaged checkpoint {line}")
-        if (found or problems) and not resume:
-            at = f"a run at step {found.step}" if found else "damaged checkpoints"
-            raise ValueError(f"{self.folder} holds {at}: --resume goes on with it, or choose another --out")
+        if found and not resume:
+            raise ValueError(
+                f"{self.folder} holds a run at step {found.step}: --resume goes on with it, or choose another --out"
+            )
         if problems and not found:
             raise ValueError(f"{self.folder} holds no checkpoint that is whole: choose another --out")
         if found:
