@@ -48,6 +48,12 @@ def test_names_say_which_columns_are_read():
             parse(text, **known)
 
 
+@pytest.mark.parametrize("text", ["1 2\n3 4\n", "RIFF..WAVE\n", '"1,2\n', "a,b,c\n1,2\n"])
+def test_a_first_line_of_something_else_is_not_taken_for_names(text):
+    with pytest.raises(ValueError, match=r"^here, line 1: must be numbers, or names of 2 columns, got "):
+        parse(text)
+
+
 def test_samples_are_gathered_into_frames():
     assert parse("1,2\n3,4\n5,6\n7,8\n9,9\n", 4, frame=2) == [[1, 2, 3, 4], [5, 6, 7, 8]]  # an incomplete end is left
     assert parse("1,2,3,4\n", 4, frame=2) == [[1, 2, 3, 4]]  # one that is whole already

@@ -195,7 +195,8 @@ def parse_samples(
     `known` by these names, says which columns are read; empty lines are passed over as well.
     """
     known = known or About()
-    rows = _rows(lines, known.channels, where)
+    widths = (1, 1) if tokens else (inputs // known.frame, inputs)
+    rows = _rows(lines, known.channels, widths, where)
     waiting: list[Array] = []
     for fields, at in rows:
         whole = known.frame == 1 or len(fields) == inputs
@@ -205,8 +206,10 @@ def parse_samples(
             waiting.clear()
 
 
-def _rows(lines: Iterable[str], channels: tuple[str, ...], where: str) -> Iterator[tuple[list[str], str]]:
-    """The fields of every line, and where it is."""
+def _rows(
+    lines: Iterable[str], channels: tuple[str, ...], widths: tuple[int, int], where: str
+) -> Iterator[tuple[list[str], str]]:
+    """The fields of every line, and where it is; `widths`: columns of a sample, and of a step."""
     separator, chosen = "", None
     try:
         for number, line in enumerate(lines, 1):
@@ -217,6 +220,11 @@ def _rows(lines: Iterable[str], channels: tuple[str, ...], where: str) -> Iterat
             fields = [field.strip() for field in next(csv.reader([line.lstrip("\ufeff")], delimiter=separator))]
             if first and (_are_named(channels, fields) or all(_number(field) is None for field in fields)):
                 chosen = _places(fields, channels, f"{where}, line {number}")
+                if chosen is None and len(fields) not in widths:
+                    raise ValueError(
+                        f"{where}, line {number}: must be numbers, or names of {widths[0]} columns,"
+                        f" got {','.join(fields)[:60]!r}"
+                    )
             elif chosen is None:
                 yield fields, f"{where}, line {number}"
             elif len(fields) <= max(chosen):
