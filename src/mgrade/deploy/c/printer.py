@@ -99,7 +99,7 @@ def check_name(name: str) -> str:
     """`name` if C takes it as an identifier."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or name.startswith(("mg_", "mgrade")):
         raise ValueError(
-            "name must be at most 40 small letters, digits and _, begin with a letter and not with mg_ or mgrade,"
+            "name must be small letters, digits and _, at most 40, begin with a letter and not with mg_ or mgrade,"
             f" got {name!r}"
         )
     if name in TAKEN:
