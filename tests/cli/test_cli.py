@@ -180,6 +180,7 @@ def test_a_recipe_is_trained_evaluated_and_shown(capsys, tmp_path):
         (("data", "generate", "listops", "--out", "/proc/nowhere"), "/proc/nowhere: cannot be made: No such file"),
         (("evaluate", "nowhere"), "nowhere/recipe.json: cannot be read: No such file or directory"),
         (("reproduce", "lorentz"), "there is no experiment 'lorentz'; did you mean 'lorenz'?"),
+        (("reproduce", "lorenz", "--show", "--out", "nowhere"), "--out must be a folder with results, got nowhere"),
     ],
 )
 def test_mistakes_in_training_are_one_line(capsys, arguments, message):

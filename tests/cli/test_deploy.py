@@ -147,6 +147,16 @@ def test_what_was_found_is_shown_as_a_table(capsys, run, tmp_path):
         assert "instructions a step" in shown
 
 
+def test_the_stages_of_an_export_are_printed_and_written(capsys, run, tmp_path):
+    file = tmp_path / "new" / "stages.json"
+    status, shown, err = call(capsys, "stages", run, "--examples", 8, "--out", file, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(shown) == json.loads(file.read_text())
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    assert all(stage["figures"]["accuracy"] >= 0 for stage in json.loads(shown)["stages"])
+    assert refused(capsys, "stages", run, "--out", tmp_path) == f"{tmp_path}: must be a file, is a folder"
+
+
 def test_a_name_is_given_or_made_of_the_folder(capsys, model, tmp_path):
     out = tmp_path / "x"
     assert export(capsys, model, "--out", out)["name"] == "my_model"

@@ -10,6 +10,7 @@ from mgrade import Model, ModelConfig
 from mgrade.cli.footprint import footprint, size
 from mgrade.deploy import from_model, optimise, write_export
 from mgrade.footprint import CHIPS
+from mgrade.train import load_recipe
 
 APP = typer.Typer()
 APP.command()(footprint)
@@ -58,6 +59,15 @@ def test_a_saved_model_is_measured_like_its_recipe(capsys, tmp_path):
     figures = json.loads(call(capsys, "footprint", tmp_path, "--json"))
     assert figures["model"]["dim"] == 8
     assert figures["published"] == []
+
+
+def test_a_run_has_the_published_models_of_its_task_beside_it(capsys, tmp_path):
+    recipe = load_recipe("listops/mgrade")
+    Model(recipe.model).save(tmp_path / "model")
+    facts = {"experiment": "listops", "model": "mgrade", "seed": 0, "recipe": recipe.to_dict()}
+    (tmp_path / "recipe.json").write_text(json.dumps(facts))
+    assert "Liquid-S4" in call(capsys, "footprint", tmp_path, "--published")
+    assert "Liquid-S4" not in call(capsys, "footprint", tmp_path)
 
 
 @pytest.mark.parametrize(

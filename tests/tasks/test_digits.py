@@ -125,10 +125,15 @@ def test_wrong_options_are_refused_by_name():
             SpokenDigits(**options)
 
 
-def test_what_is_missing_or_another_is_refused_by_name(tmp_path):
+def test_what_is_missing_or_another_is_refused_by_name(tmp_path, monkeypatch):
     task = SpokenDigits()
-    with pytest.raises(ValueError, match=r"has neither fsdd/recordings nor fsdd_8k\.npz; `mgrade data fetch fsdd`"):
-        task.read("train", tmp_path)
+    for folder, option in ((None, ""), ("data", ""), (tmp_path, f" --out {tmp_path}")):
+        monkeypatch.delenv("MGRADE_DATA", raising=False)
+        if folder is not None:
+            monkeypatch.setenv("MGRADE_DATA", str(folder))
+        hint = rf"has neither fsdd/recordings nor fsdd_8k\.npz; `mgrade data fetch fsdd{option}` gets it"
+        with pytest.raises(ValueError, match=hint):
+            task.read("train", tmp_path)
     here = tmp_path / "fsdd" / "recordings"
     here.mkdir(parents=True)
     with pytest.raises(ValueError, match="the test set has no recording, with an index below 5"):
