@@ -152,7 +152,7 @@ def test_the_compact_files_hold_codes_and_their_split(tmp_path):
     assert len(exact.read("train", tmp_path).labels) == 5
     with pytest.raises(ValueError, match=r"val_test\.npz: the test set has no clip of exactly a second"):
         exact.read("test", tmp_path)
-    with pytest.raises(ValueError, match=r"speech_commands is missing; `mgrade data fetch speech_commands`"):
+    with pytest.raises(ValueError, match=r"speech_commands is missing; `mgrade data fetch speech_commands"):
         Speech(words="10").read("train", tmp_path)
 
 
