@@ -142,7 +142,8 @@ def compact(folder):
     return kept
 
 
-def test_the_compact_files_hold_codes_and_their_split(tmp_path):
+def test_the_compact_files_hold_codes_and_their_split(tmp_path, monkeypatch):
+    monkeypatch.delenv("MGRADE_DATA", raising=False)
     kept = compact(tmp_path)
     task = Speech(words="10", rate=8000)
     assert np.array_equal(task.read("train", tmp_path).values, kept["speech10_train"])
@@ -152,7 +153,7 @@ def test_the_compact_files_hold_codes_and_their_split(tmp_path):
     assert len(exact.read("train", tmp_path).labels) == 5
     with pytest.raises(ValueError, match=r"val_test\.npz: the test set has no clip of exactly a second"):
         exact.read("test", tmp_path)
-    with pytest.raises(ValueError, match=r"speech_commands is missing; `mgrade data fetch speech_commands"):
+    with pytest.raises(ValueError, match=r"speech_commands is missing; `mgrade data fetch speech_commands`"):
         Speech(words="10").read("train", tmp_path)
 
 

@@ -71,7 +71,8 @@ def test_the_task_fits_the_model():
 
 
 def test_what_is_missing_is_said_in_one_line(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match=r"shd_train\.h5\[\.gz\] is missing; `mgrade data fetch shd"):
+    monkeypatch.delenv("MGRADE_DATA", raising=False)
+    with pytest.raises(ValueError, match=r"shd_train\.h5\[\.gz\] is missing; `mgrade data fetch shd`"):
         HeidelbergDigits().read("train", tmp_path)
     (tmp_path / "shd").mkdir()
     (tmp_path / "shd" / "shd_train.h5").write_bytes(b"")
