@@ -53,6 +53,17 @@ def test_delays_of_images_are_counted_at_whole_rows(everything):
     assert made_up.split(" | ")[1:3] == ["32", ", ".join([f"{shares:.3f}"] * recipe.depth)]
 
 
+def test_delays_that_start_a_row_apart_say_so(everything):
+    lines = fill("<!-- rows -->\nold\n<!-- end -->\n", everything).splitlines()
+    start, chance = next(line for line in lines if "`image/mgrade`" in line).strip("| ").split(" | ")[3:]
+    assert load_recipe("image/mgrade").model.position_init == "even"
+    assert start == "0.857"  # six taps of seven: the seventh is the pixel itself
+    assert float(chance) < 0.2
+    start, chance = next(line for line in lines if "`smnist/mgrade`" in line).strip("| ").split(" | ")[3:]
+    assert load_recipe("smnist/mgrade").model.position_init == "random"
+    assert start == chance
+
+
 def test_stages_that_were_not_run_say_how(tmp_path):
     filled = fill("<!-- stages: fsdd -->\nold\n<!-- end -->\n", tmp_path)
     assert filled == (

@@ -77,13 +77,13 @@ def summary(results: Path) -> str:
 def whole_rows(results: Path) -> str:
     """A line for every mGRADE that has learned delays on images: how many are whole rows of pixels."""
     lines = [
-        "| recipe | pixels of a row | at whole rows, layer by layer | spread evenly |",
-        "| --- | --- | --- | --- |",
+        "| recipe | pixels of a row | at whole rows, layer by layer | at the start | by chance |",
+        "| --- | --- | --- | --- | --- |",
     ]
     for run in with_delays(by_recipe(all_runs(results))[0]):
         if found := at_whole_rows(run):
-            row, shares, chance = found
-            lines.append(f"| `{run.name}` | {row} | {', '.join(f'{x:.3f}' for x in shares)} | {chance:.3f} |")
+            shares = ", ".join(f"{share:.3f}" for share in found.layers)
+            lines.append(f"| `{run.name}` | {found.row} | {shares} | {found.start:.3f} | {found.chance:.3f} |")
     return "\n".join(lines) + "\n"
 
 

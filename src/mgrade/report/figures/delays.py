@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+import torch
+
+from mgrade.nn.initialise import positions_
 from mgrade.report.chart import Axis, Chart
 from mgrade.report.figure import Figure, Key, Panel, Spot
 from mgrade.report.figures.series import Known
@@ -37,9 +41,9 @@ def delays(run: Run) -> Figure:
     middles = ", ".join(f"{_mean_delay(layer):.1f}" for layer in run.delays)
     rows = ""
     if found := at_whole_rows(run):
-        row, shares, chance = found
-        rows = f"Within {NEAR} steps of whole rows of {row} pixels: {', '.join(map(percent, shares))} of them; "
-        rows += f"spread evenly, {percent(chance)} would be. "
+        shares = ", ".join(map(percent, found.layers))
+        rows = f"Within {NEAR} steps of whole rows of {found.row} pixels: {shares} of them; "
+        rows += f"{percent(found.start)} at the start; spread over all delays, {percent(found.chance)} would be. "
     caption = (
         f"Seed {run.seed}: {_taps(run)} taps, {taps} for each of {channels} channels a layer, over delays of 0 to "
         f"{_reach(run)} steps. Average delay, weighted by the size of the weight, by layer: {middles}. "
@@ -75,13 +79,30 @@ def _taps(run: Run) -> int:
     return sum(len(row) for layer in run.delays for row in layer["position"])
 
 
-def at_whole_rows(run: Run) -> tuple[int, list[float], float] | None:
-    """Of images: pixels of a row, which share of each layer's delays are whole rows, and which would be by chance."""
+class WholeRows(NamedTuple):
+    """Of images: pixels of a row, and which share of delays are whole rows."""
+
+    row: int
+    layers: list[float]
+    """Of each layer, as learned."""
+    start: float
+    """Before the first step of training; of random delays, as many as by chance."""
+    chance: float
+    """Of delays spread evenly from 0 to the longest."""
+
+
+def at_whole_rows(run: Run) -> WholeRows | None:
+    """How many delays of a run lead to a pixel straight above, where it has learned images."""
     row = load_recipe(run.name).task.row
     if row is None:
         return None
     layers = [[position for channel in layer["position"] for position in channel] for layer in run.delays]
-    return row, [at_rows(layer, row) for layer in layers], at_rows_by_chance(_reach(run), row)
+    chance = at_rows_by_chance(_reach(run), row)
+    model = run.recipe.get("model", {})
+    start = chance
+    if model.get("position_init") == "even":
+        start = at_rows(positions_(torch.empty(1, model["taps"]), model["max_delay"], "even"), row)
+    return WholeRows(row, [at_rows(layer, row) for layer in layers], start, chance)
 
 
 def _reach(run: Run) -> int:
