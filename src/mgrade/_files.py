@@ -27,11 +27,19 @@ def replace(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def prepare_place(path: Path) -> None:
-    """Makes the folder of a file that takes long to make, and tries whether it could be written there."""
-    make_folder(path.parent)
+def check_place(path: Path) -> None:
+    """Refuses a place for a file where there is a folder, or below what is a file; nothing is made."""
     if path.is_dir():
         raise ValueError(f"{path}: must be a file, is a folder")
+    for folder in path.parents:
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"{folder}: must be a folder, is a file")
+
+
+def prepare_place(path: Path) -> None:
+    """Makes the folder of a file that takes long to make, and tries whether it could be written there."""
+    check_place(path)
+    make_folder(path.parent)
     trial = path.with_name(f".{path.name}.{os.getpid()}.try")
     try:
         replace(trial, b"")

@@ -54,6 +54,15 @@ def test_the_table_names_every_component_and_chip(capsys):
     assert "no published models" in call(capsys, "footprint", "lorenz/mgrade", "--published")
 
 
+def test_a_model_too_wide_for_whole_numbers_says_why_it_fits_nowhere(capsys, tmp_path):
+    Model(ModelConfig(inputs=1, outputs=2, dim=264, depth=1, taps=1, max_delay=1)).save(tmp_path)
+    out = call(capsys, "footprint", tmp_path, "--precision", "int8")
+    line = "fits nowhere in int8: a sum of its layers has 528 terms, and an export in whole numbers at most 512"
+    assert line in out
+    assert " yes" not in out
+    assert "fits nowhere" not in call(capsys, "footprint", tmp_path)
+
+
 def test_a_saved_model_is_measured_like_its_recipe(capsys, tmp_path):
     Model(ModelConfig.mgrade(inputs=2, outputs=3, dim=8, depth=1)).save(tmp_path)
     figures = json.loads(call(capsys, "footprint", tmp_path, "--json"))

@@ -73,6 +73,18 @@ def test_eight_bits_are_a_byte_a_weight_and_two_a_kept_activation():
         measure(c, "int4")
 
 
+def test_what_is_too_wide_for_whole_numbers_fits_nowhere_in_them():
+    wide = config(dim=257, mlp="gelu")
+    assert not measure(wide).too_wide
+    assert any(measure(wide).to_dict()["fits"].values())
+    figures = measure(wide, "int8").to_dict()
+    assert figures["too_wide"]
+    assert not any(figures["fits"].values())
+    assert not any(figures["fits_instantiated"].values())
+    assert not measure(config(dim=256, mlp="gelu"), "int8").too_wide
+    assert not measure(config(dim=512, mlp="none"), "int8").too_wide
+
+
 def test_a_model_fits_to_the_byte():
     found = measure(config())
     stored, kept = found.needs()

@@ -50,7 +50,10 @@ def test_without_a_font_there_is_no_png_without_words(tmp_path, monkeypatch):
 def test_what_cannot_be_written_is_said(results, tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     assert report("--results", results, "--out", tmp_path / "file" / "page.html") == 2
-    assert "cannot be written" in capsys.readouterr().err
+    assert "file: must be a folder, is a file" in capsys.readouterr().err
+    assert report("--results", results, "--out", tmp_path / "page.html", "--figures", tmp_path / "file") == 2
+    assert "file: must be a folder, is a file" in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()
     assert report("--results", tmp_path / "file") == 2
     assert "--results must be a folder" in capsys.readouterr().err
 

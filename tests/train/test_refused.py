@@ -44,6 +44,15 @@ def test_variants_have_names_that_fit_into_paths(tmp_path, name):
         load_recipe(str(path))
 
 
+@pytest.mark.parametrize("place", ["results", "results/flipflop", "results/flipflop/mgrade"])
+def test_a_file_where_results_would_lie_is_seen_before_the_first_step(tmp_path, place):
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_text("mine")
+    with pytest.raises(ValueError, match=rf"{place}: must be a folder, is a file$"):
+        launch(small("flipflop/mgrade"), seeds=[0], root=tmp_path)
+    assert not (tmp_path / "runs").exists()
+
+
 def begun(root):
     """A run that is stopped after its first step, at which validation looks."""
     recipe = small("flipflop/mgrade", "train.evaluations=40")

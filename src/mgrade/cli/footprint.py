@@ -41,6 +41,7 @@ def footprint(
     """Parameters and buffer by the paper's formulas (of an export: exactly), by component, and the chips that fit."""
     from mgrade.deploy.footprint import measure_program, open_program
     from mgrade.footprint import CHIPS, find_chip, find_subject, measure, published
+    from mgrade.footprint.measure import MAX_INTEGER_TERMS, widest
 
     chips = CHIPS if target is None else (find_chip(target),)
     if program := open_program(subject):
@@ -63,6 +64,12 @@ def footprint(
     console.print()
     console.print(_chips(chips, measured.fits, lambda chip: measured.fits(chip, instantiated=True)))
     console.print()
+    if measured.too_wide:
+        console.print(
+            f"fits nowhere in {precision.value}: a sum of its layers has {widest(found.config)} terms, and an export in"
+            f" whole numbers at most {MAX_INTEGER_TERMS}",
+            highlight=False,
+        )
     console.print(_beside(precision), highlight=False)
     if others:
         console.print()

@@ -18,14 +18,16 @@ def report(
     ] = None,
 ) -> None:
     """Write one page of everything that has run: the paper's tables and figures beside ours."""
-    from mgrade._files import replace
+    from mgrade._files import make_folder, prepare_place, replace
     from mgrade.report.images import write_images
     from mgrade.report.page import build, read
 
     found = read(results)
+    prepare_place(out)
+    if figures is not None:
+        make_folder(figures)
     page, drawn = build(found)
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
         replace(out, page.encode())
         lacking = None if figures is None else write_images(drawn, figures)
     except OSError as error:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mgrade.footprint.measure import MAX_INTEGER_TERMS
+
 if TYPE_CHECKING:
     from mgrade.deploy.program import Op, Program
 
@@ -19,8 +21,6 @@ ADD_SPREAD, MOST_EPSILON = 14, 1 << 56
 # Fraction bits of inputs and outputs: so that no power of two leaves single precision.
 LEAST_BITS, MOST_BITS = -120, 120
 LARGEST = float(np.finfo(np.float32).max)
-# Products of int8 and int16 that still add up within 32 bits.
-MAX_INTEGER_TERMS = 512
 
 
 def check(program: Program) -> tuple[int, ...]:

@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from torch import Tensor
 
 from mgrade.deploy.about import LONGEST, About
-from mgrade.deploy.check import MAX_INTEGER_TERMS
 from mgrade.estimator import series
 from mgrade.estimator.base import StreamEstimator, fold_input, whole, whole_or_not
 from mgrade.estimator.learn import Batch, Loss
 from mgrade.estimator.stream import ClassStream
+from mgrade.footprint.measure import MAX_INTEGER_TERMS
 from mgrade.nn import Model
 
 BATCH = 256

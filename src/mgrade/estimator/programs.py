@@ -23,10 +23,10 @@ from mgrade.deploy import (
     quantise_input,
     trim,
 )
-from mgrade.deploy.check import MAX_INTEGER_TERMS
 from mgrade.estimator.series import Series
 from mgrade.footprint import parse_bytes
-from mgrade.footprint.sizing import GRID, widest
+from mgrade.footprint.measure import MAX_INTEGER_TERMS, widest
+from mgrade.footprint.sizing import GRID
 from mgrade.nn import Model, ModelConfig
 
 PRECISIONS = ("int8", "float32")

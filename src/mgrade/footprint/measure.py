@@ -16,6 +16,8 @@ from mgrade.train.result import state_bytes
 
 # Bytes of a weight and of a kept activation. Integer inference keeps activations and states in 16 bits.
 PRECISIONS = {"float32": (4, 4), "int8": (1, 2)}
+MAX_INTEGER_TERMS = 512
+"""Products of int8 and int16 that still add up within 32 bits."""
 COMPONENTS = ("encoder", "conv", "recurrence", "mlp", "norm", "decoder")
 
 
@@ -48,9 +50,14 @@ class Footprint:
         kept = max(sum(self.buffer.values()), sum(self.state.values()))
         return stored * self.weight_bytes, kept * self.buffer_bytes
 
+    @property
+    def too_wide(self) -> bool:
+        """Whether its layers add up more terms than an export of this precision can."""
+        return self.precision != "float32" and widest(self.config) > MAX_INTEGER_TERMS
+
     def fits(self, chip: Chip, instantiated: bool = False) -> bool:
-        """Whether `needs` has room on the chip."""
-        return chip.fits(*self.needs(instantiated))
+        """Whether there is an export of this precision, and `needs` has room on the chip."""
+        return not self.too_wide and chip.fits(*self.needs(instantiated))
 
     def to_dict(self, chips: Iterable[Chip] = CHIPS) -> dict[str, Any]:
         """All of it, as JSON holds it."""
@@ -74,6 +81,7 @@ class Footprint:
             "exact": exact(self.config),
             "operations": operations(self.config),
             "needs": {"parameters": parameters, "buffer": buffer},
+            "too_wide": self.too_wide,
             "fits": {chip.name: self.fits(chip) for chip in chips},
             "fits_instantiated": {chip.name: self.fits(chip, instantiated=True) for chip in chips},
             "chips": [chip._asdict() for chip in chips],
@@ -84,6 +92,11 @@ class Footprint:
 
     def _kept(self, count: int) -> dict[str, int]:
         return {"count": count, "bytes": count * self.buffer_bytes}
+
+
+def widest(config: ModelConfig) -> int:
+    """The most terms that a sum has in a layer or in the head."""
+    return max(config.dim, config.hidden, 2 * config.dim if config.mlp == "gelu" else 0)
 
 
 def measure(config: ModelConfig, precision: str = "float32") -> Footprint:

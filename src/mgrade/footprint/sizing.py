@@ -78,11 +78,6 @@ def grid(inputs: int, outputs: int) -> Iterator[ModelConfig]:
             yield ModelConfig.mgrade(inputs=inputs, outputs=outputs, readout="mean", **fields)
 
 
-def widest(config: ModelConfig) -> int:
-    """The most inputs that a linear map of the model has beyond its encoder."""
-    return max(config.hidden, 2 * config.dim)
-
-
 def sizes(
     limits: Limits, *, inputs: int = 1, outputs: int = 10, precision: str = "float32", instantiated: bool = False
 ) -> list[Candidate]:
@@ -91,13 +86,11 @@ def sizes(
     Of equals, the one with the longer buffer goes first, then the one with fewer layers. With `instantiated`, delay
     kernels are stored written out. In whole numbers, a layer is no wider than their sums allow.
     """
-    from mgrade.deploy.check import MAX_INTEGER_TERMS  # which itself imports this package
-
     found = []
     for config in grid(inputs, outputs):
-        if precision != "float32" and widest(config) > MAX_INTEGER_TERMS:
-            continue
         candidate = Candidate(measure(config, precision), instantiated, sum(operations(config).values()))
+        if candidate.footprint.too_wide:
+            continue
         slow = limits.operations is not None and candidate.operations > limits.operations
         if not slow and chips.fits(*candidate.bytes, limits.ram, limits.flash):
             found.append(candidate)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from mgrade._files import check_place
 from mgrade.nn import Model, load
 from mgrade.tasks import data_folder
 from mgrade.train.evaluate import evaluate, precision
@@ -67,6 +68,8 @@ def launch(
     paths = [result_path(root, recipe, seed) for seed in seeds]
     try:
         todo = {seed: path for seed, path in zip(seeds, paths, strict=True) if not _done(path, recipe, seed, say)}
+        for path in todo.values():
+            check_place(path)
         deadline = None if max_minutes is None else Deadline(max_minutes, time.monotonic() + 60 * max_minutes)
         asked: list[int] = []
         for seed, path in todo.items():
