@@ -15,7 +15,7 @@ from rich.table import Table
 
 
 def export(
-    source: Annotated[Path, typer.Argument(help="Folder of a finished run, or of a saved model.")],
+    source: Annotated[Path, typer.Argument(help="Folder of a finished run, a saved model or a saved estimator.")],
     to: Annotated[str, typer.Option("--to", help="c, arduino, onnx or wasm.")] = "c",
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("export"),
     precision: Annotated[str, typer.Option(help="float32, or int8 weights.")] = "float32",

@@ -31,7 +31,7 @@ Data = Annotated[
 ]
 Minutes = Annotated[
     Optional[float],  # noqa: UP045
-    typer.Option("--max-minutes", help="Stop after so many minutes, leaving runs that --resume goes on with."),
+    typer.Option("--max-minutes", help="Stop after so many minutes; what was begun can be gone on with."),
 ]
 
 

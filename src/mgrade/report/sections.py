@@ -58,7 +58,7 @@ def _patterns(known: Known) -> Section:
 def _flipflop(known: Known) -> Section:
     bits, copying = rows_of(["flipflop"], known), rows_of(["selective-copying"], known)
     h3 = [("H3", share(paper.H3[0] / 100), *paper.H3[1:])]
-    lead = "To keep a bit through any distraction; to pick what matters and repeat it (Table 2, and appendix)."
+    lead = "To keep a bit while all else is ignored; to pick what matters and repeat it (Table 2, and appendix)."
     parts = [
         theory.recall(known),
         paper_table(bits, paper.BYTES, title="Flip-Flop"),
