@@ -79,6 +79,20 @@ def test_what_is_there_is_listed_in_full_in_part_or_in_its_compact_form(tmp_path
     assert rows["imdb"]["command"] is None
 
 
+def test_what_training_would_read_first_decides(tmp_path, capsys):
+    (tmp_path / "listops").mkdir()
+    (tmp_path / "listops" / "basic_test.tsv").touch()
+    (tmp_path / "pathfinder32").mkdir()
+    (tmp_path / "pathfinder32.npz").touch()
+    (tmp_path / "pathfinder128.npz").touch()
+    rows = listed(capsys, tmp_path)
+    assert [rows[name]["state"] for name in ("listops", "pathfinder", "pathx")] == ["incomplete", "incomplete", "there"]
+    assert rows["listops"]["missing"] == ["listops/basic_train.tsv", "listops/basic_val.tsv"]
+    assert rows["pathfinder"]["missing"] == ["pathfinder32/curv_contour_length_14"]
+    (tmp_path / "pathfinder32").rmdir()
+    assert listed(capsys, tmp_path)["pathfinder"]["state"] == "there"
+
+
 def test_the_table_shows_the_same(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MGRADE_DATA", str(tmp_path))
     assert data_folder() == tmp_path

@@ -112,6 +112,24 @@ def extended(size):
     return member
 
 
+def chained(kind, times, content=lambda number: b"longer name\0"):
+    """Headers of `kind`, each of which extends the next, and the end of an archive."""
+    raw = b""
+    for number in range(times):
+        body = content(number)
+        member = tarfile.TarInfo("extension")
+        member.type, member.size = kind, len(body)
+        raw += member.tobuf(tarfile.GNU_FORMAT) + body + bytes(-len(body) % 512)
+    return gzip.compress(raw + tarfile.TarInfo("last").tobuf() + bytes(10240), mtime=0)
+
+
+def field(name, value):
+    """A field of a pax header, which begins with its own length."""
+    rest = f" {name}={value}\n".encode()
+    size = next(n for n in range(len(rest), len(rest) + 20) if len(str(n)) + len(rest) == n)
+    return str(size).encode() + rest
+
+
 BATCHES = [(f"{name}.bin", name.encode() * 5000) for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")]
 GOOD = tar(BATCHES)
 PLAIN = gzip.decompress(GOOD)
@@ -289,6 +307,18 @@ def test_hostile_archives_are_refused_whole(tmp_path, members):
             tar([*BATCHES, extended(2**20 + 1)]),
             "a header is extended by 104[0-9]* bytes, the most that is read is 1048576",
         ),
+        (chained(tarfile.GNUTYPE_LONGNAME, 9), "a: not a whole tar archive: more than 8 headers extend one another"),
+        (chained(tarfile.GNUTYPE_LONGNAME, 3000), "more than 8 headers extend one another"),
+        (chained(tarfile.XGLTYPE, 3000, lambda n: field(f"k{n}", "v")), "more than 8 headers extend one another"),
+        (chained(tarfile.XGLTYPE, 2, lambda n: field(f"k{n}", "v" * 40000)), "65536 characters extend all headers"),
+        (
+            chained(tarfile.XGLTYPE, 1, lambda n: b"".join(field(f"k{k}", "v") for k in range(101))),
+            "more than 100 fields or 65536 characters extend all headers",
+        ),
+        (
+            chained(tarfile.XHDTYPE, 1, lambda n: field("GNU.sparse.map", "x")),
+            "a: not a whole tar archive: a header is",
+        ),
         (tar(BATCHES[:5]), "cifar10: what was unpacked has no cifar-10-batches-bin/test_batch.bin"),
     ],
 )
@@ -360,6 +390,13 @@ def test_the_spoken_digits_lie_where_the_task_reads_them(tmp_path):
     assert not SOURCES["fsdd"].missing(tmp_path)
 
 
+def test_an_archive_of_nothing_but_what_is_needed_is_whole(tmp_path):
+    data = tar([("recordings/0_theo_0.wav", b"x")], wrap="")
+    with serving(a=data) as server:
+        fetch("fsdd", tmp_path, f"{server.address}/a", digest(data), pause=0)
+    assert (tmp_path / "fsdd" / "recordings" / "0_theo_0.wav").read_bytes() == b"x"
+
+
 def test_what_is_in_the_way_is_left_alone(tmp_path):
     (tmp_path / "cifar-10-batches-bin").mkdir()
     with pytest.raises(ValueError, match=r"data_batch_1\.bin is not; move it away"):
@@ -377,6 +414,7 @@ def test_wrong_arguments_are_refused_by_name(tmp_path):
         (("cifar10", tmp_path, "http://a:b/x"), "address must begin with http:// or https:// and a host"),
         (("cifar10", tmp_path, "http://a/x y"), "all of it ASCII, got 'http://a/x y'"),
         (("cifar10", tmp_path, "http://ä/x"), "all of it ASCII, got 'http://ä/x'"),
+        (("cifar10", tmp_path, "http://a..b/x"), "^http://a..b/x cannot be opened: "),
         (("cifar10", tmp_path, None, "abc"), "sha256 must be 64 hexadecimal digits, got 'abc'"),
         (("mnist", tmp_path, None, "a" * 64), "sha256 must be left out for mnist, which has 4 files"),
     ):

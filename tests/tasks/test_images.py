@@ -183,6 +183,12 @@ def test_damaged_files_are_refused_by_name(tmp_path):
     path.with_name(path.name + ".gz").write_bytes(gzip.compress(whole)[:-9])
     with pytest.raises(ValueError, match=r"ubyte\.gz cannot be unpacked"):
         SequentialMnist().read("test", tmp_path)
+    path.with_name(path.name + ".gz").write_bytes(gzip.compress(whole[:4] + bytes(4) + b"\xff" * 8))
+    with pytest.raises(ValueError, match=r"ubyte\.gz: its header must say 1 or more along every axis, got \[0, 4294"):
+        SequentialMnist().read("test", tmp_path)
+    path.with_name(path.name + ".gz").write_bytes(gzip.compress(bytes(2**27 + 1), 1))
+    with pytest.raises(ValueError, match=r"ubyte\.gz: it unpacks to more than 134217728 bytes, the most that is"):
+        SequentialMnist().read("test", tmp_path)
 
 
 def test_a_compact_file_of_another_shape_is_refused(tmp_path):

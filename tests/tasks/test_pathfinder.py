@@ -299,6 +299,13 @@ def test_the_official_folder_is_read_without_empty_images(tmp_path, size):
     assert found == known
 
 
+def test_the_way_to_the_data_may_lead_upwards(tmp_path):
+    _, known = official(tmp_path / "data")
+    (tmp_path / "here").mkdir()
+    part = Pathfinder().read("train", tmp_path / "here" / ".." / "data")
+    assert 0 < len(part.labels) < len(known)
+
+
 def test_a_damaged_official_folder_is_refused(tmp_path):
     here, _ = official(tmp_path)
 

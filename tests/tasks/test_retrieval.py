@@ -149,7 +149,10 @@ def test_pairs_are_whole_numbers_of_any_size(tmp_path):
 
 def test_malformed_stand_ins(tmp_path):
     papers(tmp_path, citation_pairs=np.array([[0, 12]]))
-    with pytest.raises(ValueError, match=r"must be two rows each, of the 12 papers, got \[0, 12\] in row 0"):
+    with pytest.raises(ValueError, match=r"must be two different rows each, of the 12 papers, got \[0, 12\] in row 0"):
+        Retrieval().read("train", tmp_path)
+    papers(tmp_path, citation_pairs=np.array([[0, 1], [3, 3]]))
+    with pytest.raises(ValueError, match=r"must be two different rows each, of the 12 papers, got \[3, 3\] in row 1"):
         Retrieval().read("train", tmp_path)
     papers(tmp_path, count=5, citation_pairs=np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]))
     with pytest.raises(ValueError, match=r"acl_papers\.npz: citation_pairs must leave"):

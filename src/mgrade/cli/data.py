@@ -30,17 +30,24 @@ Where = Annotated[
     typer.Option("--data", "--out", help="The data folder. Default: MGRADE_DATA, or the folder `data`."),
 ]
 
-# What `generate` makes: the file, what is read before it in an official folder, and what it is.
+# What is generated: the file, what in the data folder is read in its place, all that must then be there, and a title.
 GENERATED = {
-    "listops": ("listops.npz", "listops/basic_*.tsv", "ListOps (Long Range Arena), generated"),
+    "listops": (
+        "listops.npz",
+        "listops/basic_*.tsv",
+        [f"listops/basic_{part}.tsv" for part in ("train", "val", "test")],
+        "ListOps (Long Range Arena), generated",
+    ),
     "pathfinder": (
         "pathfinder32.npz",
-        "pathfinder32/curv_contour_length_14",
+        "pathfinder32",
+        ["pathfinder32/curv_contour_length_14"],
         "Pathfinder, 32 x 32 (Long Range Arena), generated",
     ),
     "pathx": (
         "pathfinder128.npz",
-        "pathfinder128/curv_contour_length_14",
+        "pathfinder128",
+        ["pathfinder128/curv_contour_length_14"],
         "Path-X, 128 x 128 (Long Range Arena), generated",
     ),
 }
@@ -178,14 +185,17 @@ def _fetched(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
 
 def _generated(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
     """A row of the list, of something to generate."""
-    file, official, title = GENERATED[name]
-    there = [name.split("/")[0] for name in (official, file) if any(folder.glob(name))]
+    file, official, needs, title = GENERATED[name]
+    first = any(folder.glob(official))
+    needs = needs if first else [file]
+    there = [official.split("/")[0]] * first + [file] * (folder / file).is_file()
+    missing = [need for need in needs if not (folder / need).exists()]
     return {
         "name": name,
-        "state": "there" if there else "missing",
+        "state": "there" if not missing else "incomplete" if there else "missing",
         "title": title,
         "there": there,
-        "missing": [] if there else [file],
+        "missing": missing,
         "command": None if there else _command("generate", name, data),
     }
 

@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -292,6 +292,8 @@ def _attempt(address: str, part: Path, limit: int, progress: Progress | None) ->
             return True
         part.unlink(missing_ok=True)
         return False
+    except ValueError as error:  # of a host that is no name, here or where a server sends us
+        raise ValueError(f"{address} cannot be opened: {error}") from None
     with response:
         goes_on = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         if response.status == 206 and not goes_on:
@@ -299,7 +301,7 @@ def _attempt(address: str, part: Path, limit: int, progress: Progress | None) ->
             return False
         have = have if goes_on else 0
         length = response.headers.get("Content-Length", "")
-        total = have + int(length) if length.isdigit() else None
+        total = have + int(length) if length.isascii() and length.isdigit() else None
         if max(have, total or 0) > limit:
             raise ValueError(f"{address}: it must have at most {limit} bytes, the server says {total}")
         with open(part, "ab" if goes_on else "wb") as file:
@@ -383,7 +385,8 @@ def _move(name: str, source: Source, unpacked: Path, folder: Path) -> None:
         depths = ("*/" * depth + inside for depth in range(4)) if inside else ()
         found = [path for pattern in depths for path in (unpacked / "all").glob(pattern)]
         if found or not inside:
-            os.replace(found[0] if found else _innermost(unpacked / "all"), ready / place)
+            wanted = [need.removeprefix(f"{place}/") for need in source.needs]
+            os.replace(found[0] if found else _innermost(unpacked / "all", wanted), ready / place)
     if missing := source.missing(ready):
         raise ValueError(f"{name}: what was unpacked has no {missing[0]}")
     for place in source.places.values():
@@ -391,7 +394,9 @@ def _move(name: str, source: Source, unpacked: Path, folder: Path) -> None:
             os.replace(ready / place, folder / place)
 
 
-def _innermost(folder: Path) -> Path:
-    """The first folder, going down, that holds something else than one folder."""
+def _innermost(folder: Path, wanted: Sequence[str]) -> Path:
+    """The first folder, going down, that holds something wanted, or something else than one folder."""
     inside = list(folder.iterdir())
-    return _innermost(inside[0]) if len(inside) == 1 and inside[0].is_dir() else folder
+    if len(inside) != 1 or not inside[0].is_dir() or any((folder / name).exists() for name in wanted):
+        return folder
+    return _innermost(inside[0], wanted)

@@ -8,9 +8,7 @@ They are read from the official distributions or from compact files of the same 
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,14 +18,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mgrade.tasks.files import arrays, check_labels
+from mgrade.tasks.files import arrays, check_labels, contents
 from mgrade.tasks.labelled import HeldOut, Sequences, fetching
+from mgrade.tasks.unpack import read_gzip
 
 Bytes = npt.NDArray[np.uint8]
 
 CIFAR_BATCHES = {"train": [f"data_batch_{number}.bin" for number in range(1, 6)], "test": ["test_batch.bin"]}
 _PIXELS = 32 * 32
 _RECORD = 1 + 3 * _PIXELS
+_MOST_IDX = 2**27  # bytes: MNIST's largest file has 47 million
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,16 +166,16 @@ def _idx(path: Path, axes: int) -> Bytes:
     packed = path.with_name(path.name + ".gz")
     if not path.is_file() and not packed.is_file():
         raise ValueError(f"{path}[.gz] is missing; {fetching('mnist')}")
-    try:
-        data = path.read_bytes() if path.is_file() else gzip.decompress(packed.read_bytes())
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{packed} cannot be unpacked: {error}") from None
+    data = contents(path) if path.is_file() else read_gzip(packed, _MOST_IDX)
+    path = path if path.is_file() else packed
     kind = int.from_bytes(data[:4], "big")
     if kind != 0x800 + axes:
         raise ValueError(f"{path}: its first four bytes must be 0x{0x800 + axes:08x}, got 0x{kind:08x}")
     if len(data) < 4 + 4 * axes:
         raise ValueError(f"{path}: its header must have {4 + 4 * axes} bytes, got {len(data)}")
     shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, 4 + 4 * axes, 4)]
+    if 0 in shape:
+        raise ValueError(f"{path}: its header must say 1 or more along every axis, got {shape}")
     body = np.frombuffer(data, np.uint8)[4 + 4 * axes :]
     if body.size != math.prod(shape):
         raise ValueError(f"{path}: its header says {math.prod(shape)} bytes follow, got {body.size}")

@@ -169,8 +169,9 @@ def _listed(folder: Path) -> Iterator[tuple[Path, int]]:
             fields = line.split()
             if len(fields) < 4 or fields[3] not in ("0", "1"):
                 raise ValueError(f"{path}: line {number} must be folder, file, index, label 0 or 1, …, got {line!r}")
-            image = folder / fields[0] / fields[1]
-            if ".." in image.relative_to(image.anchor).parts or not image.is_relative_to(folder):
+            inside = Path(fields[0], fields[1])
+            image = folder / inside
+            if inside.is_absolute() or ".." in inside.parts:
                 raise ValueError(f"{path}: line {number}: {image} lies outside {folder}")
             if image in seen:
                 raise ValueError(f"{path}: line {number}: {image} is named twice")

@@ -165,10 +165,10 @@ def _check_pairs(where: str, cited: Array, papers: int) -> None:
     """Refuses what are not pairs of papers, one pair or more, by their rows."""
     if cited.ndim != 2 or cited.shape[1] != 2 or not cited.size or cited.dtype.kind not in "iu":
         raise ValueError(f"{where} must be pairs of whole numbers (1 or more, 2), got {cited.dtype} {cited.shape}")
-    wrong = np.flatnonzero(((cited < 0) | (cited >= papers)).any(1))
+    wrong = np.flatnonzero(((cited < 0) | (cited >= papers)).any(1) | (cited[:, 0] == cited[:, 1]))
     if len(wrong):
         given = f"{cited[wrong[0]].tolist()} in row {wrong[0]}"
-        raise ValueError(f"{where} must be two rows each, of the {papers} papers, got {given}")
+        raise ValueError(f"{where} must be two different rows each, of the {papers} papers, got {given}")
 
 
 def stand_in_pairs(split: str, cited: Array, papers: int, where: str = "citation_pairs") -> tuple[Array, Array]:

@@ -8,10 +8,8 @@ held out. The test set has two speakers whom the training set does not have.
 
 from __future__ import annotations
 
-import gzip
 import importlib
 import io
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +22,11 @@ from torch import Tensor
 from mgrade.tasks.files import check_labels
 from mgrade.tasks.labelled import HeldOut, Sequences, fetching
 from mgrade.tasks.task import positive
+from mgrade.tasks.unpack import read_gzip
 
 FIBRES = 700
 CLASSES = 20
+_MOST_BYTES = 2**32  # of a file once it is unpacked
 _DATASETS = ("spikes/times", "spikes/units", "labels")
 
 
@@ -68,8 +68,6 @@ class HeidelbergDigits(HeldOut):
         """Counts (count, max_steps, channels) as bytes, and lengths up to the last spike."""
         path = folder / "shd" / f"shd_{split}.h5"
         times, units, labels = _spikes(path)
-        if not len(times) == len(units) == len(labels):
-            raise ValueError(f"{path}: {len(times)} times, {len(units)} units, {len(labels)} labels: all must be equal")
         check_labels(f"{path}:", labels, CLASSES)
         counts = np.zeros((len(labels), self.max_steps, self.channels), np.uint8)
         lengths = np.zeros(len(labels), np.int64)
@@ -102,22 +100,27 @@ def _spikes(path: Path) -> tuple[Sequence[Any], Sequence[Any], npt.NDArray[Any]]
     packed = path.with_name(path.name + ".gz")
     if not path.is_file() and not packed.is_file():
         raise ValueError(f"{path}[.gz] is missing; {fetching('shd')}")
+    given = path if path.is_file() else packed
     try:
         h5py = importlib.import_module("h5py")
     except ImportError:
         raise ValueError(f"{path} is HDF5, which needs the package h5py; `pip install h5py` gets it") from None
     try:
-        source = path if path.is_file() else io.BytesIO(gzip.decompress(packed.read_bytes()))
+        source = path if path.is_file() else io.BytesIO(read_gzip(packed, _MOST_BYTES))
         with h5py.File(source, "r") as file:
             found = [file.get(name) for name in _DATASETS]
             wrong = [name for name, data in zip(_DATASETS, found, strict=True) if getattr(data, "ndim", 0) != 1]
-            if not wrong:
-                times, units, labels = (data[:] for data in found)
-                return times, units, labels
-    except (EOFError, OSError, RuntimeError, MemoryError, zlib.error) as error:
-        given = path if path.is_file() else packed
+            if wrong:
+                raise ValueError(f"{given} lacks a dataset of the Heidelberg digits: {wrong[0]}, of one axis")
+            counts = [len(data) for data in found]
+            if min(counts) != max(counts):
+                raise ValueError(
+                    f"{given}: {counts[0]} times, {counts[1]} units, {counts[2]} labels: all must be equal"
+                )
+            times, units, labels = (data[:] for data in found)
+            return times, units, labels
+    except (OSError, RuntimeError, MemoryError, TypeError) as error:
         raise ValueError(f"{given} cannot be read as HDF5: {error}") from None
-    raise ValueError(f"{path} lacks a dataset of the Heidelberg digits: {wrong[0]}, of one axis")
 
 
 def _check(where: str, times: Any, units: Any) -> None:

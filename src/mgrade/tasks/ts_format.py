@@ -70,7 +70,9 @@ def _check_header(header: dict[str, list[str]], channels: int, names: Sequence[s
     if labelled.lower() != "true" or set(classes) != set(names):
         given = " ".join((labelled, *classes))
         raise ValueError(f"{path}: @classLabel must be true and the classes {' '.join(names)}, got {given!r}")
-    if _equal(header) and not (len(size := header.get("@serieslength", [])) == 1 and size[0].isdecimal()):
+    if _equal(header) and not (
+        len(size := header.get("@serieslength", [])) == 1 and size[0].isdecimal() and len(size[0]) < 10
+    ):
         raise ValueError(f"{path}: @seriesLength must be a whole number with @equalLength true, got {' '.join(size)!r}")
 
 

@@ -12,8 +12,19 @@ from typing import IO, Any
 
 _BLOCK = 2**20
 MOST_MEMBERS = 5_000_000
-# A path may have so many parts, a name so many bytes, and what extends a header so many.
-_DEPTH, _NAME, _EXTENSION = 50, 255, 2**20
+# A path may have so many parts, a name so many bytes, and what extends a header so many, so many times in a row.
+_DEPTH, _NAME, _EXTENSION, _CHAIN = 50, 255, 2**20, 8
+# What extends all headers to come may be so many fields, and so many characters.
+_FIELDS, _CHARACTERS = 100, 2**16
+
+
+def read_gzip(path: Path, limit: int) -> bytes:
+    """What a gzip file unpacks to, which may be `limit` bytes; a ValueError names it otherwise."""
+    try:
+        with gzip.open(path) as stream:
+            return b"".join(_blocks(stream, limit, str(path)))
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} cannot be unpacked: {error}") from None
 
 
 def unpack_gzip(path: Path, target: Path, *, name: str, limit: int) -> None:
@@ -34,7 +45,7 @@ def unpack_tar(path: Path, target: Path, *, name: str, limit: int, only: Collect
     try:
         with (
             gzip.open(path) as stream,
-            tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK, tarinfo=_Member) as archive,
+            _Archive.open(fileobj=stream, mode="r|", bufsize=_BLOCK, tarinfo=_Member) as archive,
         ):
             _members(archive, target, name, limit, only)
             _end(archive, limit, name)
@@ -44,8 +55,27 @@ def unpack_tar(path: Path, target: Path, *, name: str, limit: int, only: Collect
         raise ValueError(f"{name}: not a whole tar archive: {error}") from None
 
 
+class _Archive(tarfile.TarFile):
+    """Knows how many headers extend the one that is being read."""
+
+    chained = 0
+
+
 class _Member(tarfile.TarInfo):
     """A header that is whole or refused: to tarfile, the first that is not would be the end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _Member:
+        assert isinstance(archive, _Archive)
+        archive.chained += 1  # reading what extends a header ends in reading the next
+        try:
+            if archive.chained > _CHAIN:
+                raise tarfile.ReadError(f"more than {_CHAIN} headers extend one another")
+            return super().fromtarfile(archive)
+        except ValueError as error:  # of a number that is none
+            raise tarfile.ReadError(f"a header is not whole: {error}") from None
+        finally:
+            archive.chained -= 1
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
@@ -70,6 +100,10 @@ def _members(archive: tarfile.TarFile, target: Path, name: str, limit: int, only
         if total > limit or count > MOST_MEMBERS:
             bound = f"{limit} bytes in {MOST_MEMBERS} members"
             raise ValueError(f"{name}: member {member.name!r} goes beyond {bound}, the most that is unpacked")
+        general = archive.pax_headers
+        if len(general) > _FIELDS or sum(map(len, (*general, *general.values()))) > _CHARACTERS:
+            bound = f"{_FIELDS} fields or {_CHARACTERS} characters"
+            raise ValueError(f"{name}: member {member.name!r}: more than {bound} extend all headers")
         path = _place(name, member, target)
         if not only or not set(path.parts).isdisjoint(only):
             _write(archive, member, target / path, name)
