@@ -12,11 +12,11 @@ import typer
 
 from mgrade.cli import main
 from mgrade.cli.data import GENERATED, data_app
-from mgrade.tasks.download import SOURCES
 from mgrade.tasks.labelled import data_folder
 from mgrade.tasks.listops import ListOps
 from mgrade.tasks.pathfinder import Pathfinder
 from mgrade.tasks.series import PROBLEMS
+from mgrade.tasks.sources import SOURCES
 
 COMMAND = typer.main.get_command(data_app)
 

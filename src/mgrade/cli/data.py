@@ -89,12 +89,13 @@ def fetch(
 ) -> None:
     """Download official data, compare its SHA-256 and unpack it; goes on with a download that broke off."""
     from mgrade.tasks import download, series
+    from mgrade.tasks.sources import SOURCES
 
     folder = _folder(data)
-    if name in GENERATED and name not in download.SOURCES:
-        raise ValueError(f"name must be one of {', '.join(download.SOURCES)}; for {name}: mgrade data generate {name}")
+    if name in GENERATED and name not in SOURCES:
+        raise ValueError(f"name must be one of {', '.join(SOURCES)}; for {name}: mgrade data generate {name}")
     if name in series.PROBLEMS:
-        raise ValueError(f"name must be one of {', '.join(download.SOURCES)}; for {name}: {series.GET}")
+        raise ValueError(f"name must be one of {', '.join(SOURCES)}; for {name}: {series.GET}")
     with _bar(name, DownloadColumn()) as told:
         places = download.fetch(name, folder, address, sha256, told)
     print(f"{name}: {', '.join(map(str, places))}")
@@ -151,7 +152,7 @@ def _folder(data: Path | None) -> Path:
 
 
 def _sources() -> list[str]:
-    from mgrade.tasks.download import SOURCES
+    from mgrade.tasks.sources import SOURCES
 
     return list(SOURCES)
 
@@ -164,7 +165,7 @@ def _problems() -> list[str]:
 
 def _fetched(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
     """A row of the list, of something to fetch."""
-    from mgrade.tasks.download import SOURCES
+    from mgrade.tasks.sources import SOURCES
 
     source = SOURCES[name]
     missing = source.missing(folder)
