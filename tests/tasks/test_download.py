@@ -16,13 +16,17 @@ from mgrade.tasks.sources import SOURCES, Remote, Source
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files` by path; knows ranges or not, cuts the first `cuts` answers after half, fails `failures` times."""
+    """Serves `files` by path; knows ranges or not, cuts the first `cuts` answers after half, fails `failures` times.
+
+    What goes on after a range has at most `most` bytes, and says how many it has or not.
+    """
 
     daemon_threads = True
 
     def __init__(self, files):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files, self.ranges, self.cuts, self.failures, self.asked = files, True, 0, 0, []
+        self.most, self.says_length = None, True
 
     @property
     def address(self):
@@ -47,11 +51,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes */{len(data)}")
             self.end_headers()
             return
+        rest = data[begin:][: server.most if begin else None]
         self.send_response(206 if begin else 200)
         if begin:
-            self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
-        rest = data[begin:]
-        self.send_header("Content-Length", str(len(rest)))
+            self.send_header("Content-Range", f"bytes {begin}-{begin + len(rest) - 1}/{len(data)}")
+        if server.says_length or not begin:
+            self.send_header("Content-Length", str(len(rest)))
         self.end_headers()
         if server.cuts:
             server.cuts -= 1
@@ -177,6 +182,24 @@ def test_a_cut_connection_is_taken_up_where_it_broke(tmp_path):
         half = len(GOOD) // 2
         quarter = half + (len(GOOD) - half) // 2
         assert server.asked[:3] == [None, f"bytes={half}-", f"bytes={quarter}-"]
+        assert len(server.asked) == 4
+    assert_whole(tmp_path)
+
+
+def test_a_server_may_answer_with_less_than_was_asked_for(tmp_path):
+    told = []
+    with serving(a=GOOD) as server:
+        server.cuts, server.most = 1, 100
+        get(server, tmp_path, progress=lambda *numbers: told.append(numbers))
+        assert len(server.asked) == 1 + -(-(len(GOOD) - len(GOOD) // 2) // 100)
+        assert {total for _, total in told} == {len(GOOD)}
+    assert_whole(tmp_path)
+
+
+def test_an_answer_without_a_length_may_break_off_too(tmp_path):
+    with serving(a=GOOD) as server:
+        server.cuts, server.says_length = 3, False
+        get(server, tmp_path)
         assert len(server.asked) == 4
     assert_whole(tmp_path)
 

@@ -136,13 +136,13 @@ def _attempt(address: str, part: Path, limit: int, progress: Progress | None) ->
     except ValueError as error:  # of a host that is no name, here or where a server sends us
         raise ValueError(f"{address} cannot be opened: {error}") from None
     with response:
-        goes_on = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        given = response.headers.get("Content-Range", "")
+        goes_on = response.status == 206 and given.startswith(f"bytes {have}-")
         if response.status == 206 and not goes_on:
             part.unlink(missing_ok=True)
             return False
         have = have if goes_on else 0
-        length = response.headers.get("Content-Length", "")
-        total = have + int(length) if length.isascii() and length.isdigit() else None
+        total = _whole_size(have, given if goes_on else "", response.headers.get("Content-Length", ""))
         if max(have, total or 0) > limit:
             raise ValueError(f"{address}: it must have at most {limit} bytes, the server says {total}")
         with open(part, "ab" if goes_on else "wb") as file:
@@ -154,6 +154,14 @@ def _attempt(address: str, part: Path, limit: int, progress: Progress | None) ->
                 if progress:
                     progress(have, total)
     return total is None or have == total
+
+
+def _whole_size(have: int, given: str, length: str) -> int | None:
+    """Bytes of the whole file by the headers of an answer, if they say; an answer may hold less than was asked for."""
+    for text, before in ((given.rpartition("/")[2], 0), (length, have)):
+        if text.isascii() and text.isdigit() and len(text) < 20:
+            return before + int(text)
+    return None
 
 
 def _remotes(name: str, source: Source, address: str | None, sha256: str | None) -> list[Remote]:
