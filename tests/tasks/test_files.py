@@ -57,6 +57,18 @@ def test_any_changed_byte_gives_arrays_or_one_line(tmp_path):
             assert re.fullmatch(r".*g\.npz (cannot be read: .+|has no array 'x')", str(error))  # noqa: PT017
 
 
+def test_what_lies_in_a_damaged_archive_is_not_shown_in_full(tmp_path):
+    np.savez(tmp_path / "l.npz", x=np.zeros(9999, np.uint8))
+    data = bytearray((tmp_path / "l.npz").read_bytes())
+    data[26:28] = b"\xff\x0f"  # how long the name of the array is
+    (tmp_path / "l.npz").write_bytes(data)
+    with pytest.raises(
+        ValueError, match=r"l\.npz cannot be read: File name in directory 'x\.npy' [^\n]+ …$"
+    ) as refusal:
+        arrays(tmp_path / "l.npz", "x")
+    assert len(str(refusal.value)) < 200 + len(str(tmp_path))
+
+
 @pytest.mark.parametrize(
     "header",
     [

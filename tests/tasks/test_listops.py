@@ -187,6 +187,7 @@ def test_generated_files_are_read_as_they_were_made(tmp_path):
         ("Source\tTarget\n7\t7\n( [MAX 1 2 ] )\n", "row 3: expected 2 columns, got 1"),
         ("Source\tTarget\n7\t10\n", "row 2: Target must be from 0 to 9, got '10'"),
         ("Source\tTarget\n7\tx\n", "row 2: Target must be from 0 to 9, got 'x'"),
+        ("Source\tTarget\n7\t" + "x" * 9999 + "\n", "row 2: Target must be from 0 to 9, got '" + "x" * 40 + "'"),
         ("Source\tTarget\n( )\t7\n", "row 2: Source is empty"),
         ("Source\tTarget\n[FIRST 1 2 ]\t1\n", "row 2: Source must be of"),
         ("Source\tTarget\n[MAX 12 2 ]\t2\n", "row 2: Source must be of"),

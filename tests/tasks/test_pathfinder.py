@@ -318,6 +318,7 @@ def test_a_damaged_official_folder_is_refused(tmp_path):
     good = table.read_text()
     for bad, message in (
         (good + "imgs/1 sample_0.png 0\n", r"1\.npy: line 13 must be folder, file, index, label 0 or 1, …, got 'imgs"),
+        (good + "x" * 9999 + "\n", r"1\.npy: line 13 must be folder, file, index, label 0 or 1, …, got 'x{80}'$"),
         (good + "imgs/1 sample_0.png 0 2\n", r"1\.npy: line 13 must be folder, file, index, label"),
         (good + "imgs/1 sample_99.png 0 1\n", r"1\.npy: line 13: .*sample_99\.png is missing"),
         (good + "imgs/0 sample_3.png 0 1\n", r"1\.npy: line 13: .*0/sample_3\.png is named twice"),

@@ -80,6 +80,7 @@ def row(*fields):
         (row("1.0", "a", "b", "text"), "row 2: expected 5 columns, got 4"),
         (row("2.0", "a", "b", "text", "text"), "row 2: label must be 0.0 or 1.0, got '2.0'"),
         (row("yes", "a", "b", "text", "text"), "row 2: label must be 0.0 or 1.0, got 'yes'"),
+        (row("y" * 9999, "a", "b", "text", "text"), "row 2: label must be 0.0 or 1.0, got '" + "y" * 40 + "'"),
         (row("0.0", "a", "b", "text", ""), "row 2: the second text is empty"),
     ],
 )

@@ -17,6 +17,8 @@ Array = npt.NDArray[Any]
 _WHOLE = np.typecodes["AllInteger"]
 _KINDS = {"numbers": _WHOLE + np.typecodes["Float"], "whole numbers": _WHOLE, "16-bit samples": "h", "bytes": "B"}
 
+_LONGEST = 160  # characters of an error from elsewhere
+
 
 def arrays(path: Path, *names: str) -> list[Array]:
     """Arrays of an npz file by name."""
@@ -30,7 +32,7 @@ def arrays(path: Path, *names: str) -> list[Array]:
             if not missing:
                 return [_array(file, name) for name in names]
     except Exception as error:  # a damaged archive may raise almost anything
-        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split()) or 'it ends early'}") from None
+        raise ValueError(f"{path} cannot be read: {_line(error) or 'it ends early'}") from None
     raise ValueError(f"{path} has no array {missing[0]!r}")
 
 
@@ -39,6 +41,12 @@ def _array(file: np.lib.npyio.NpzFile, name: str) -> Array:
     if not isinstance(found, np.ndarray):  # numpy hands out the bytes of what is none
         raise ValueError(f"{name!r} is not an array")
     return found
+
+
+def _line(error: Exception) -> str:
+    """What an error says as one line that can be read: some repeat what lies in the file, which may be much."""
+    line = " ".join(str(error).split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
 
 
 def contents(path: Path) -> bytes:

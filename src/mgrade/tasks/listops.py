@@ -106,7 +106,7 @@ def _table(path: Path) -> tuple[list[Array], Array]:
             if len(fields) != 2:
                 raise ValueError(f"{path} row {number}: expected 2 columns, got {len(fields)}")
             if len(fields[1]) != 1 or not fields[1].isdigit():
-                target = fields[1].decode(errors="replace")
+                target = fields[1][:40].decode(errors="replace")
                 raise ValueError(f"{path} row {number}: Target must be from 0 to 9, got {target!r}")
             rows.append(_symbols(fields[0], f"{path} row {number}"))
             labels.append(int(fields[1]))

@@ -168,7 +168,8 @@ def _listed(folder: Path) -> Iterator[tuple[Path, int]]:
         for number, line in enumerate(lines, 1):
             fields = line.split()
             if len(fields) < 4 or fields[3] not in ("0", "1"):
-                raise ValueError(f"{path}: line {number} must be folder, file, index, label 0 or 1, …, got {line!r}")
+                given = line[:80]
+                raise ValueError(f"{path}: line {number} must be folder, file, index, label 0 or 1, …, got {given!r}")
             inside = Path(fields[0], fields[1])
             image = folder / inside
             if inside.is_absolute() or ".." in inside.parts:

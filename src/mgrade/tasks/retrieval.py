@@ -139,7 +139,7 @@ def _label(field: bytes, where: str) -> int:
     except ValueError:
         label = -1.0
     if label not in (0.0, 1.0):
-        raise ValueError(f"{where}: label must be 0.0 or 1.0, got {field.decode(errors='replace')!r}")
+        raise ValueError(f"{where}: label must be 0.0 or 1.0, got {field[:40].decode(errors='replace')!r}")
     return int(label)
 
 
