@@ -130,8 +130,8 @@ static void set_heading(Book *b, const Settings *s, int heading, double angle) {
     b->back_cosine[heading] = cos(back);
     for (int i = 0; i < b->points; i++) {
         const double apart = fabs(atan2(b->point[i].row, b->point[i].col) - angle);
-        const double turn = fmin(fmin(apart, 2 * PI - apart) * s->continuity, 0.5 * PI);
-        const double share = fmax(cos(turn), 0);
+        const double turn = fmin(apart, 2 * PI - apart) * s->continuity;
+        const double share = turn < 0.5 * PI ? cos(turn) : 0; /* exactly 0, so that such points are passed over */
         b->weight[(size_t)heading * b->points + i] = share * share;
     }
 }
