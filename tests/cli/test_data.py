@@ -4,6 +4,7 @@ import errno
 import importlib.util
 import json
 import os
+import shlex
 import signal
 
 import numpy as np
@@ -12,11 +13,13 @@ import typer
 
 from mgrade.cli import main
 from mgrade.cli.data import GENERATED, data_app
+from mgrade.tasks.images import Image
 from mgrade.tasks.labelled import data_folder
 from mgrade.tasks.listops import ListOps
 from mgrade.tasks.pathfinder import Pathfinder
 from mgrade.tasks.series import PROBLEMS
 from mgrade.tasks.sources import SOURCES
+from mgrade.tasks.text import Text
 
 COMMAND = typer.main.get_command(data_app)
 
@@ -44,6 +47,19 @@ def test_an_empty_folder_lacks_everything_and_says_how_to_get_it(tmp_path, capsy
     assert rows["listops"]["command"] == f"mgrade data generate listops --data {tmp_path}"
     assert rows["vowels"]["command"] == "pip install --no-deps aeon"
     assert rows["vowels"]["missing"] == ["JapaneseVowels_TRAIN.ts", "JapaneseVowels_TEST.ts"]
+
+
+def test_commands_that_are_shown_are_quoted_for_a_shell(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "my data; $HOME"
+    monkeypatch.setenv("MGRADE_DATA", str(folder))
+    shown = [row["command"] for name, row in listed(capsys, folder).items() if name not in PROBLEMS]
+    for task in (ListOps(), Pathfinder(size=128, contour_length=6), Image(), Text()):
+        with pytest.raises(ValueError, match="`mgrade data ") as refusal:
+            task.read("train", folder)
+        shown.append(str(refusal.value).split("`")[1])
+    for command in shown:
+        assert shlex.split(command)[:2] == ["mgrade", "data"]
+        assert shlex.split(command)[-1] == str(folder)
 
 
 def test_what_is_there_is_listed_in_full_in_part_or_in_its_compact_form(tmp_path, capsys):

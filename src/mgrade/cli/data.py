@@ -220,7 +220,9 @@ def _packaged(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _command(verb: str, name: str, data: Path | None) -> str:
-    return f"mgrade data {verb} {name}" + (f" --data {data}" if data else "")
+    from mgrade.tasks.labelled import option
+
+    return f"mgrade data {verb} {name}" + (option("--data", data) if data else "")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ compact as the files (bytes where they are bytes); `prepare` turns a batch into 
 from __future__ import annotations
 
 import os
+import shlex
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +38,13 @@ def data_folder() -> Path:
 
 def fetching(name: str) -> str:
     """What gets data that are missing where they were looked for."""
-    there = "" if data_folder() == Path("data") else f" --out {data_folder()}"
+    there = "" if data_folder() == Path("data") else option("--out", data_folder())
     return f"`mgrade data fetch {name}{there}` gets it"
+
+
+def option(name: str, folder: Path) -> str:
+    """An option of a command that is shown, quoted where a shell needs it."""
+    return f" {name} {shlex.quote(str(folder))}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mgrade._files import prepare_place, replace
 from mgrade.tasks.files import Array, arrays, check_axis, check_table, padded, spans
-from mgrade.tasks.labelled import Labelled, Sequences
+from mgrade.tasks.labelled import Labelled, Sequences, option
 from mgrade.tasks.task import SPLITS, derive, positive
 
 # `<unk>` never occurs: it is there because others have it, and so that models have the same size as theirs.
@@ -72,7 +72,7 @@ class ListOps(Labelled):
         else:
             raise ValueError(
                 f"{folder} has neither listops/basic_train.tsv nor listops.npz:"
-                f" run `mgrade data generate listops --out {folder}`"
+                f" run `mgrade data generate listops{option('--out', folder)}`"
             )
         values, lengths = padded(rows, len(rows), self.max_length, END, np.uint8)
         return Sequences(values, labels, lengths)

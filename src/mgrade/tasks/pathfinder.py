@@ -22,7 +22,7 @@ from torch import Tensor
 
 from mgrade._files import prepare_place, replace
 from mgrade.tasks.files import arrays, check_labels, contents
-from mgrade.tasks.labelled import Labelled, Sequences
+from mgrade.tasks.labelled import Labelled, Sequences, option
 from mgrade.tasks.pathfinder_images import PATH32, PATHX, generate
 from mgrade.tasks.png import read_gray
 from mgrade.tasks.task import generator
@@ -76,10 +76,10 @@ class Pathfinder(Labelled):
         if made.is_file():
             return _generated(made, self.size, split)
         name = "pathfinder" if self.size == 32 else "pathx"
-        option = "" if self.contour_length == 14 else f" --contour-length {self.contour_length}"
+        length = "" if self.contour_length == 14 else f" --contour-length {self.contour_length}"
         raise ValueError(
             f"{folder} has neither a folder {official.name} nor {made.name}:"
-            f" run `mgrade data generate {name}{option} --out {folder}`"
+            f" run `mgrade data generate {name}{length}{option('--out', folder)}`"
         )
 
 
