@@ -105,18 +105,22 @@ def download(address: str, part: Path, *, limit: int, progress: Progress | None 
         failures = 1 if size > best else failures + 1
         best = max(best, size)
         if failures == _ATTEMPTS:
-            raise ValueError(f"{address}: {reason}, {_ATTEMPTS} times in a row; {size} bytes wait in {part}")
+            waiting = f"; {size} bytes wait in {part}" if size else ""
+            raise ValueError(f"{address}: {reason}, {_ATTEMPTS} times in a row{waiting}")
         time.sleep(pause * 2 ** (failures - 1))
 
 
 def _check_address(address: str) -> None:
     try:
         parts = urllib.parse.urlsplit(address)
-        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        fits = known and "@" not in parts.netloc
     except ValueError:  # of what it cannot take apart
         fits = False
     if not fits or not address.isascii() or not address.isprintable() or " " in address:
-        raise ValueError(f"address must begin with http:// or https:// and a host, all of it ASCII, got {address!r}")
+        raise ValueError(
+            f"address must begin with http:// or https:// and a host, without a user, all of it ASCII, got {address!r}"
+        )
 
 
 def _attempt(address: str, part: Path, limit: int, progress: Progress | None) -> bool:
