@@ -131,6 +131,23 @@ def test_the_average_is_that_of_the_weights_after_every_step(device):
         assert torch.equal(parameter, before)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_nothing_moves_from_a_loss_on_that_is_not_finite(device):
+    model, x, target = setting(device)
+    factor = torch.ones((), device=device)
+    step = TrainingStep(model, lambda *batch: factor * loss(*batch), rate=1e-2, schedule=cosine(9), average=0.5)
+    for _ in range(3):
+        step(x, target)
+    before = {**step.state(), **model.state_dict()}
+    before = {name: tensor.clone() for name, tensor in before.items()}
+    for value in (math.nan, 1.0, math.inf):
+        factor.fill_(value)
+        step(x, target)
+    assert step.failed()
+    for name, tensor in {**step.state(), **model.state_dict()}.items():
+        assert torch.equal(tensor, before[name]), name
+
+
 @pytest.mark.parametrize("steps_before", [0, 3])
 def test_what_a_warm_up_changes_is_put_back(steps_before):
     ways = []

@@ -48,7 +48,8 @@ class TrainingStep:
     for every step; after its end the last one stays. `clip` bounds gradients, as ("value", limit) or ("norm", limit).
     With `int8` the loss is that of weights rounded as an int8 export rounds them. With `average`, a moving average of
     the weights is kept as well, of which each step leaves that share: `averaged` puts it into the model.
-    From the first loss on that is not finite no weight is updated any more: `failed()` says so.
+    From the first loss on that is not finite nothing moves any more, neither weights nor averages nor the schedule:
+    `failed()` says so.
 
     With several `processes` each gives its own rows, and all take the step that one would take over all rows.
     """
@@ -210,10 +211,8 @@ class TrainingStep:
         self.optimiser.step()
         torch.clear_autocast_cache()  # around several steps, autocast would go on with its copies of these weights
         self.model.constrain_()
-        if self.averages:
-            with torch.no_grad():
-                torch._foreach_lerp_(list(self.averages.values()), list(self.averages), 1 - self.average)
-        self.count.add_(1).clamp_(max=len(self.table) - 1)
+        self._take_averages()
+        self.count.add_(found == 0).clamp_(max=len(self.table) - 1)
         return shown
 
     def _loss(self, *batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -235,6 +234,15 @@ class TrainingStep:
         kind, limit = self.clip
         bound = torch.nn.utils.clip_grad_value_ if kind == "value" else torch.nn.utils.clip_grad_norm_
         bound(self.parameters, limit, foreach=True)
+
+    @torch.no_grad()
+    def _take_averages(self) -> None:
+        if not self.averages:
+            return
+        averages = list(self.averages.values())
+        towards = torch._foreach_sub(list(self.averages), averages)
+        torch._foreach_mul_(towards, (1 - self.average) * (1 - self.optimiser.found_inf))
+        torch._foreach_add_(averages, towards)
 
     def _set_rates(self) -> None:
         torch.index_select(self.table, 0, self.count, out=self.current[None])
