@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -15,6 +15,25 @@ from mgrade.train.processes import Processes
 # Without gradients a GPU has room for so many activations of a layer at once (a few hundred MB) and for so many rows;
 # with fewer of them it would wait for what comes next.
 _ACTIVATIONS, _ROWS = 2**27, 4096
+
+
+class Interrupted(Exception):  # noqa: N818
+    """Judging was asked to stop before its end."""
+
+
+@contextlib.contextmanager
+def interruptible(model: Model, stop: Callable[[], bool]) -> Iterator[None]:
+    """Inside, every pass of `model` asks `stop` first, and is `Interrupted` if that says so."""
+
+    def ask(*given: object) -> None:
+        if stop():
+            raise Interrupted
+
+    hook = model.register_forward_pre_hook(ask)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 @contextlib.contextmanager
@@ -47,13 +66,15 @@ def evaluate(model: Model, task: Task, examples: Batch, batch: int, processes: P
         batch = rows_at_once(batch, steps, model.config.dim)
     model.eval()
     sums: dict[str, torch.Tensor] = {}
-    for part in _parts(task, examples, batch):
-        rows = processes.share(len(part[0]))
-        for name, (total, weight) in task.judge(model, *(tensor[rows] for tensor in part)).items():
-            pair = torch.stack([total.double(), weight.double()])
-            sums[name] = sums[name] + pair if name in sums else pair
-    figures = task.watch(model, *examples) if isinstance(model, Model) else {}  # a program has no inside
-    model.train(training)
+    try:
+        for part in _parts(task, examples, batch):
+            rows = processes.share(len(part[0]))
+            for name, (total, weight) in task.judge(model, *(tensor[rows] for tensor in part)).items():
+                pair = torch.stack([total.double(), weight.double()])
+                sums[name] = sums[name] + pair if name in sums else pair
+        figures = task.watch(model, *examples) if isinstance(model, Model) else {}  # a program has no inside
+    finally:
+        model.train(training)
     for name, pair in sums.items():
         total, weight = processes.add(pair).tolist()
         figures[name] = total / weight if weight else float("nan")

@@ -6,12 +6,12 @@ the optimiser's moments, averages and best weights so far, and the curve. A chec
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,9 +22,10 @@ from mgrade._files import lock, replace
 from mgrade._provenance import commit
 from mgrade.nn import DelayConv, Model
 from mgrade.tasks import derive
-from mgrade.train import checkpoint, curve
+from mgrade.train import best, checkpoint, curve
+from mgrade.train.best import Best
 from mgrade.train.checkpoint import Checkpoint
-from mgrade.train.evaluate import evaluate, precision
+from mgrade.train.evaluate import Interrupted, evaluate, interruptible, precision
 from mgrade.train.failure import offender
 from mgrade.train.feed import Feed
 from mgrade.train.options import MOST
@@ -44,15 +45,6 @@ _AGREE_EVERY = 10
 
 class NotFiniteError(ValueError):
     """A loss was not a finite number."""
-
-
-@dataclasses.dataclass
-class Best:
-    """What validation has preferred so far."""
-
-    step: int
-    value: float
-    weights: dict[str, Tensor]
 
 
 class Run:
@@ -145,26 +137,32 @@ class Run:
             raise ValueError(f"{self.folder}: another process is training here")
         checkpoint.clean(self._checkpoints)
 
-    def go(self, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Trains until the last step, or until `stop` says so; whether it is done. Leaves a checkpoint either way."""
+    def go(self, stop: Callable[[], bool] = lambda: False, at_once: Callable[[], bool] = lambda: False) -> bool:
+        """Trains until the last step, or until `stop` says so; whether it is done. Leaves a checkpoint either way.
+
+        A look of validation goes on to its end, unless `at_once` says so; it is then made anew.
+        """
         self._log = Log(self.folder, self.points, self.tensorboard) if self.processes.first else None
         self.reporter.start(f"{self.recipe.experiment}/{self.recipe.name} seed {self.seed}", self.step, self.steps)
         try:
             with precision(self.recipe.train.precision, self.device):
-                self._train(stop)
+                self._train(stop, at_once)
         finally:
             self.reporter.stop()
             if self._log is not None:
                 self._log.close()
-        return self.step == self.steps
+        return self.step == self.steps and not self._look_is_due()
 
-    def finish(self) -> dict[str, Any]:
-        """Judges the weights that validation chose on the test set, once, and saves the model beside the run."""
+    def finish(self, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+        """Judges the weights that validation chose on the test set, once, and saves the model beside the run.
+
+        If `stop` says so before all is judged, it is `Interrupted`, has written nothing, and can be done anew.
+        """
         assert self.best is not None
         self.model.load_state_dict(self.best.weights)
         task, batch = self.recipe.task, self.recipe.train.batch
         test = task.examples("test", self.seed, self.device)
-        with precision(self.recipe.train.precision, self.device), torch.no_grad():
+        with precision(self.recipe.train.precision, self.device), torch.no_grad(), self._heeding(stop):
             figures = evaluate(self.model, task, test, batch, self.processes)
             self.model.eval()
             examined = task.examine(self.model, self.seed, self.device)
@@ -188,13 +186,17 @@ class Run:
         if self._lock is not None:
             self._lock.close()
 
-    def _train(self, stop: Callable[[], bool]) -> None:
+    def _train(self, stop: Callable[[], bool], at_once: Callable[[], bool]) -> None:
         begun, first = time.monotonic(), self.step
         saved = reported = begun
         reported_step, reported_sum = self.step, float(self.loss_sum)
         before = self.seconds
         drops, alone = self.recipe.model.dropout > 0, self.processes.count == 1
         self.model.train()
+        if self._look_is_due():  # one that was interrupted
+            if not self._look(at_once):
+                return
+            self._save()
         while self.step < self.steps:
             if drops:
                 torch.manual_seed(derive(self.seed, "dropout", self.step, self.processes.rank))
@@ -208,7 +210,9 @@ class Run:
             if look or not alone:
                 self._check()
             if look:
-                self._look()
+                if not self._look(at_once):
+                    self._save()
+                    return
                 reported_step, reported_sum = self.step, 0.0
             elif now - reported > 0.5:
                 self._check()
@@ -230,10 +234,21 @@ class Run:
             return stop()
         return self.step % _AGREE_EVERY == 0 and self.processes.any(stop(), self.device)
 
-    def _look(self) -> None:
-        """Validation: one more point of the curve, and the best weights if these are no worse."""
-        with self.training.averaged(), rounded_weights(self.model, self.recipe.train.int8):
-            self._judge()
+    def _heeding(self, stop: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Inside, `stop` is asked before every pass of the model, on all processes alike."""
+        return interruptible(self.model, lambda: self.processes.any(stop(), self.device))
+
+    def _look_is_due(self) -> bool:
+        return self.step in self.looks and not (self.points and self.points[-1]["step"] == self.step)
+
+    def _look(self, stop: Callable[[], bool]) -> bool:
+        """Validation: one more point of the curve, and the best weights if these are no worse; false if stopped."""
+        try:
+            with self.training.averaged(), rounded_weights(self.model, self.recipe.train.int8), self._heeding(stop):
+                self._judge()
+        except Interrupted:
+            return False
+        return True
 
     def _judge(self) -> None:
         task = self.recipe.task
@@ -330,7 +345,7 @@ class Run:
         }
         if self.best is not None:
             tensors |= {f"best.{name}": tensor for name, tensor in self.best.weights.items()}
-            facts["best"] = {"step": self.best.step, "value": self.best.value}
+            facts["best"] = self.best.facts
         try:
             checkpoint.write(self._checkpoints, Checkpoint(self.step, tensors, facts))
         except OSError as error:
@@ -357,7 +372,9 @@ class Run:
             self.model.load_state_dict(_under("model.", found.tensors))
             self.training.load_state(_under("optimiser.", found.tensors))
             self.loss_sum.copy_(found.tensors["loss_sum"])
-            self.points, self.best = curve.checked(facts["points"]), self._found_best(found)
+            self.points = curve.checked(facts["points"])
+            if "best" in facts:
+                self.best = best.checked(facts["best"], _under("best.", found.tensors), self.model, self.device)
         except (KeyError, RuntimeError, ValueError) as error:
             what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(
@@ -367,18 +384,6 @@ class Run:
         self.commits = [earlier for earlier in facts["commits"] if earlier != self.commits[-1]] + self.commits
         if self.sigma:
             self._set_width()
-
-    def _found_best(self, found: Checkpoint) -> Best | None:
-        """The best look of a checkpoint, if it had one."""
-        if "best" not in found.facts:
-            return None
-        facts, weights = found.facts["best"], _under("best.", found.tensors)
-        if not isinstance(facts, dict) or type(facts.get("step")) is not int or type(facts.get("value")) is not float:
-            raise ValueError(f"best must have a step and a value, got {facts!r}")
-        own = self.model.state_dict()
-        if {name: tensor.shape for name, tensor in weights.items()} != {name: own[name].shape for name in own}:
-            raise ValueError("the best weights have other names or shapes")
-        return Best(facts["step"], facts["value"], {name: tensor.to(self.device) for name, tensor in weights.items()})
 
     def _description(self) -> bytes:
         facts = {"experiment": self.recipe.experiment, "model": self.recipe.name, "seed": self.seed}

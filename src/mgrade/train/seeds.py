@@ -16,7 +16,7 @@ import torch
 from mgrade._files import check_place
 from mgrade.nn import Model, load
 from mgrade.tasks import data_folder
-from mgrade.train.evaluate import evaluate, precision
+from mgrade.train.evaluate import Interrupted, evaluate, precision
 from mgrade.train.processes import Processes, check_device, join, leave
 from mgrade.train.progress import Reporter, Silent, need_tensorboard, reporter
 from mgrade.train.recipe import Recipe, check_distinct, from_dict, load_recipe, of_experiment
@@ -104,18 +104,28 @@ def _train(run: Run, path: Path, resume: bool, deadline: Deadline | None, asked:
     def late() -> bool:
         return deadline is not None and time.monotonic() > deadline.at
 
+    def signalled() -> bool:
+        return bool(asked)
+
+    def stopped(where: str) -> Stopped:
+        by = signal.Signals(asked[0]).name if asked else "another process"
+        if deadline is not None and not asked and late():
+            by = f"--max-minutes {deadline.minutes:g}"
+        run.processes.wait()
+        return Stopped(f"stopped by {by} {where}", asked[0] if asked else None)
+
     try:
         run.open(resume)
         if _done(path, run.recipe, run.seed, run.reporter):  # by a process that had the folder until now
             return
-        if not run.go(lambda: bool(asked) or late()):
-            by = signal.Signals(asked[0]).name if asked else "another process"
-            if deadline is not None and not asked and late():
-                by = f"--max-minutes {deadline.minutes:g}"
-            run.processes.wait()
-            line = f"stopped by {by} at step {run.step} of {run.steps}: --resume goes on from there"
-            raise Stopped(line, asked[0] if asked else None)
-        _conclude(run, path)
+        trains = run.step < run.steps
+        if not run.go(lambda: signalled() or late(), signalled):
+            raise stopped(f"at step {run.step} of {run.steps}: --resume goes on from there")
+        try:  # where judging is all there is left to do, a time limit would have it begin anew for ever
+            found = run.finish(lambda: signalled() or (trains and late()))
+        except Interrupted:
+            raise stopped("while the test set was judged: --resume judges it anew") from None
+        _conclude(run, path, found)
     finally:
         run.close()
 
@@ -190,8 +200,7 @@ def _figures(found: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in found["metrics"].items())
 
 
-def _conclude(run: Run, path: Path) -> None:
-    found = run.finish()
+def _conclude(run: Run, path: Path, found: dict[str, Any]) -> None:
     if not run.processes.first:
         return
     figures = _figures(found)
