@@ -4,12 +4,11 @@
 >>> y, state = model(x)                 # a whole sequence, or any chunk of it
 >>> y_t, state = model.step(x_t, state) # or one sample at a time: the same outputs
 
-`StreamClassifier` and `StreamForecaster` are scikit-learn estimators, imported when they are first asked for.
+`StreamClassifier` and `StreamForecaster` are scikit-learn estimators. All are imported when they are first asked for.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from mgrade.nn import Model, ModelConfig, State, load
 
 __version__ = "0.1.0"
 
@@ -18,16 +17,26 @@ __all__ = ["Model", "ModelConfig", "State", "__version__", "load"]
 if TYPE_CHECKING:
     from mgrade.estimator import StreamClassifier as StreamClassifier
     from mgrade.estimator import StreamForecaster as StreamForecaster
+    from mgrade.nn import Model, ModelConfig, State, load
+
+_ESTIMATORS = ("StreamClassifier", "StreamForecaster")
 
 
 def __getattr__(name: str) -> Any:
-    """The estimators, which need scikit-learn, an extra: not before someone wants one."""
-    if name not in ("StreamClassifier", "StreamForecaster"):
+    """PyTorch takes seconds to import, and scikit-learn is an extra: neither before someone wants it."""
+    if name in ("nn", "ops"):
+        return import_module(f"mgrade.{name}")
+    if name in __all__:
+        return getattr(import_module("mgrade.nn"), name)
+    if name not in _ESTIMATORS:
         raise AttributeError(f"module 'mgrade' has no attribute {name!r}")
     try:
-        from mgrade import estimator
+        return getattr(import_module("mgrade.estimator"), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "sklearn":
             raise
         raise ImportError(f"mgrade.{name} needs scikit-learn: pip install 'mgrade[sklearn]'") from None
-    return getattr(estimator, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ESTIMATORS})

@@ -4,8 +4,10 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import textwrap
 from types import SimpleNamespace
 
 import numpy as np
@@ -60,6 +62,9 @@ def test_a_short_demo_goes_from_recordings_to_a_c_program(capsys, tmp_path):
     [
         (("demo", "--epochs", "0"), "epochs must be at least 1, got 0"),
         (("demo", "--epochs", "many"), "--epochs"),
+        (("demo", "--epochs", "many"), "'many'"),
+        (("train", "flipflop/mgrade", "--seed", "1.5"), "'1.5'"),
+        (("train", "flipflop/mgrade", "--device", "gpu"), "'gpu' is not one of 'cpu', 'cuda'"),
         (("demo", "--seed", "-4"), "seed must be at least 0, got -4"),
         (("dmo",), "dmo"),
         (("demo", "--epchs", "3"), "--epchs"),
@@ -95,6 +100,33 @@ def test_a_recipe_is_printed_as_its_file_or_as_it_is_read(capsys):
 
 def test_the_version_is_said(capsys):
     assert call(capsys, "--version") == (0, f"mgrade {mgrade.__version__}\n", "")
+
+
+@pytest.mark.parametrize("module", ["typer", "torch"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_imports_ends_it_quietly(module, number):
+    script = textwrap.dedent(
+        f"""
+        import os, runpy, sys
+
+        class Interrupting:
+            def find_spec(name, path, target=None):
+                if name == "{module}":
+                    os.kill(os.getpid(), {int(number)})
+
+        sys.meta_path.insert(0, Interrupting)
+        runpy.run_module("mgrade", run_name="__main__", alter_sys=True)
+        """
+    )
+    out = subprocess.run([sys.executable, "-c", script, "info"], capture_output=True, text=True, check=False)
+    assert (out.returncode, out.stdout) == (128 + number, "")
+    assert out.stderr == ("mgrade: interrupted\n" if number == signal.SIGINT else "")
+
+
+def test_the_command_line_is_there_without_pytorch():
+    script = "import runpy, sys; sys.modules['torch'] = None; runpy.run_module('mgrade', run_name='__main__')"
+    out = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=False)
+    assert (out.returncode, out.stderr) == (0, "")
 
 
 def failing(monkeypatch, failure):

@@ -12,7 +12,7 @@ import threading
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn, Optional
+from typing import Annotated, Any, NoReturn, Optional
 
 import typer
 from rich.console import Console
@@ -96,7 +96,15 @@ def _run(arguments: list[str] | None) -> NoReturn:
             raise
         if type(error).__name__ == "NoArgsIsHelpError":  # which has shown the help
             sys.exit(2)
-        _stop(error.format_message(), 2)
+        _stop(_worded(error), 2)
+
+
+def _worded(error: Any) -> str:
+    """What the parser says of a wrong command line, with the value where it leaves that out."""
+    message: str = error.format_message().replace("Value error, ", "").rstrip(".")
+    details: list[Any] = getattr(error.__cause__, "errors", list)()  # of what checks values for it
+    given = f"{details[0]['input']!r:.40}" if details else ""
+    return message if given in message else f"{message}, got {given}"
 
 
 def _stop(message: str, status: int, *, alike: bool = True) -> NoReturn:
