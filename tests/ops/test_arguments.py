@@ -38,6 +38,7 @@ DIAGONAL = {"decay": torch.zeros(3).cfloat(), "drive": X.cfloat()}
         ({"position": POSITION + torch.nan}, r"^position must lie within 0 and length - 1 = 3, got nan"),
         ({"position": POSITION + torch.inf}, r"^position must lie within 0 and length - 1 = 3, got inf"),
         ({"length": 0}, r"^length must be a whole number of at least 1, got 0"),
+        ({"sigma": 1e-46}, r"^sigma must be at least 1e-30, got 1e-46"),
         ({"length": 4.0}, r"^length must be a whole number of at least 1, got 4.0"),
         ({"sigma": 0.0}, r"^sigma must be a positive number, got 0.0"),
         ({"sigma": -1}, r"^sigma must be a positive number, got -1"),

@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from mgrade.ops._check import NARROWEST
+
 CHOICES = {
     "conv": ("delay", "dilated", "none"),
     "position_init": ("even", "random"),
@@ -123,6 +125,8 @@ class ModelConfig:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         for name in ("expansion", "sigma", "conv_scale"):
             _number(name, getattr(self, name), above=0.0)
+        if self.sigma < NARROWEST:
+            raise ValueError(f"sigma must be at least {NARROWEST:g}, got {self.sigma!r}")
         if not (is_number(self.dropout) and 0 <= self.dropout < 1):
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout!r}")
         if isinstance(self.gate_bias, str):

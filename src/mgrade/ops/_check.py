@@ -7,6 +7,9 @@ from torch import Tensor
 
 from mgrade.ops._backend import is_transformed
 
+NARROWEST = 1e-30
+"""The least `sigma`: narrower ones, or the distances that they divide, do not fit float32."""
+
 
 def floating(name: str, tensor: Tensor, shape: tuple[int | None, ...], layout: str) -> None:
     """Refuses a tensor that is not floating point or does not have `shape` (None: any size)."""

@@ -33,6 +33,8 @@ def delay_kernel(weight: Tensor, position: Tensor, *, length: int, sigma: float 
         raise ValueError(f"length must be a whole number of at least 1, got {length!r}")
     if not (isinstance(sigma, (int, float)) and 0 < sigma < math.inf):
         raise ValueError(f"sigma must be a positive number, got {sigma!r}")
+    if sigma < _check.NARROWEST:
+        raise ValueError(f"sigma must be at least {_check.NARROWEST:g}, got {sigma!r}")
     if position.numel() and _check.values_visible(position):
         low, high = (float(end) for end in torch.aminmax(position.detach()))
         if not (low >= 0 and high <= length - 1):
