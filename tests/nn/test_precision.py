@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers import PRESETS, assert_close, in_pieces, model_of, random_input, small
+from helpers import PRESETS, assert_close, in_pieces, leaves, model_of, random_input, small
 
 HALVES = [torch.float16, torch.bfloat16]
 
@@ -23,6 +23,8 @@ def test_a_model_in_half_precision_is_near_the_same_weights_in_float32(preset, d
     assert y.dtype == dtype
     assert_close(y, twin(model, torch.float32)(x.float())[0], 20 * torch.finfo(dtype).eps)
     assert all(hidden.dtype in (torch.float32, torch.complex64) for hidden in state.hidden if hidden.numel())
+    kinds = [[part.dtype for part in leaves(s).values()] for s in (model.initial_state(2), state)]
+    assert kinds[0] == kinds[1]
 
 
 @pytest.mark.parametrize("readout", ["mean", "sum"])

@@ -48,8 +48,8 @@ class MinGRU(nn.Module):
         return (x + h if skip else h), last
 
     def initial_state(self, batch: int) -> Tensor:
-        """Zero, (batch, hidden)."""
-        return self.bias.new_zeros(batch, self.bias.shape[0] // 2)
+        """Zero, (batch, hidden), float32 for half precision."""
+        return self.bias.new_zeros(batch, self.bias.shape[0] // 2, dtype=accumulator(self.bias.dtype))
 
 
 class LRU(nn.Module):
