@@ -82,6 +82,11 @@ def test_the_layout_of_the_arguments_makes_no_difference(backend):
     [
         ("history", lambda a: a[:, 1:], r"history must have shape \(batch, past, dim\) = \(2, 1, 4\), got \(2, 0, 4\)"),
         ("hidden", lambda a: a[:1], r"hidden must have shape \(batch, dim\) = \(2, 4\), got \(1, 4\)"),
+        ("kernel", lambda a: a[:3], r"kernel must have shape \(dim, taps\) = \(4, any\), got \(3, 2\)"),
+        ("gates", lambda a: (a[0][:, :1], a[1]), r"gates must have shape \(outputs, inputs\) = \(8, 4\), got \(8, 1\)"),
+        ("input", lambda a: (a[0], a[1][:1]), r"input bias must have shape \(outputs\) = \(8\), got \(1,\)"),
+        ("output", lambda a: (a[0], None), r"output bias must be a tensor \(outputs\), got NoneType"),
+        ("norm", lambda a: (a[0], None), r"norm bias must be a tensor \(outputs\), got NoneType"),
         ("gates", lambda a: (a[0].float(), a[1]), "all tensors must be torch.float64 on the CPU, got torch.float32"),
     ],
 )

@@ -9,6 +9,7 @@ from mgrade.ops import _c, _check
 from mgrade.ops._backend import choose, is_one_step
 
 Weights = tuple[Tensor, Tensor]
+_PARAMETERS = ("gates", "gates bias", "input", "input bias", "output", "output bias", "norm weight", "norm bias")
 
 
 def takes_step(x: Tensor) -> bool:
@@ -36,13 +37,19 @@ def layer_step(
     batch, _, dim = x.shape
     count = 0 if kernel is None else kernel.shape[1]
     past, width = max(0, count - 1) * dilation, input[0].shape[0]
-    read = (x, history, hidden, None if kernel is None else kernel.t(), *gates, *input, *output, *(norm or ()))
+    parameters = (*gates, *input, *output, *(norm or ()))
+    read = (x, history, hidden, None if kernel is None else kernel.t(), *parameters)
     for tensor in read:
         if tensor is not None and (tensor.dtype != x.dtype or tensor.device.type != "cpu"):
             raise ValueError(f"all tensors must be {x.dtype} on the CPU, got {tensor.dtype} on {tensor.device}")
     if kernel is not None:
+        _check.has_shape("kernel", kernel, (dim, None), "(dim, taps)")
         _check.has_shape("history", history, (batch, past, dim), "(batch, past, dim)")
     _check.has_shape("hidden", hidden, (batch, dim), "(batch, dim)")
+    shapes = ((2 * dim, dim), (2 * dim,), (width, dim), (width,), (dim, width), (dim,), (dim,), (dim,))
+    for name, tensor, shape in zip(_PARAMETERS, parameters, shapes, strict=False):  # C reads what it is told to
+        if tensor is None or tensor.shape != shape:
+            _check.floating(name, tensor, shape, "(outputs, inputs)" if len(shape) == 2 else "(outputs)")
     y, line, state = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, history, hidden))
     dense = [tensor if tensor is None else tensor.contiguous() for tensor in read]
     if norm is None:
