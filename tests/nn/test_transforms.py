@@ -4,11 +4,13 @@ import copy
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import prune
 
-from helpers import PRESETS, assert_close, assert_refused, model_of, random_input, small
-from mgrade.nn import DelayConv, MinGRU, Model
+from helpers import PRESETS, assert_close, assert_refused, leaves, model_of, random_input, small
+from mgrade.nn import DelayConv, MinGRU, Model, State
 from mgrade.ops import gated_scan, plain
 
 # PyTorch's own, on the first use of forward-mode differentiation
@@ -98,6 +100,62 @@ def test_a_model_runs_on_the_meta_device():
     assert y.shape == (2, 7, model.config.outputs)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_without_values_takes_another_dtype(dtype):
+    with torch.device("meta"):
+        model = Model(small("mgrade")).to(dtype)
+    assert model.layers[0].conv.position.dtype == dtype
+
+
+def test_taps_start_within_their_range_in_a_default_dtype_of_few_digits():
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        conv = DelayConv(1, 512, 512, 0.8)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert conv.position.max() <= 511
+    assert conv(torch.ones(1, 2, 1, dtype=torch.bfloat16))[0].isfinite().all()
+
+
+class Steps(torch.nn.Module):
+    """A model's step as a function of tensors alone."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x, *state):
+        depth = self.model.config.depth
+        y, after = self.model(x, State(state[:depth], state[depth : 2 * depth], *state[2 * depth :]))
+        return y, *after.history, *after.hidden
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("tracer", ["jit", "fx"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_what_is_traced_of_a_step_holds_for_any_other(preset, grad, tracer):
+    model, x, _ = scene(preset)
+    steps = Steps(model)
+    with torch.set_grad_enabled(grad):
+        first, other = (leaves(model(x[:, at : at + 4])[1]).values() for at in (0, 2))
+        if tracer == "jit":
+            traced = torch.jit.trace(steps, (x[:, 4:5], *first), check_trace=False)
+        else:
+            traced = make_fx(steps)(x[:, 4:5], *first)
+        for actual, expected in zip(traced(x[:, 5:], *other), steps(x[:, 5:], *other), strict=True):
+            assert_close(actual, expected, 1e-12)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_shapes_are_known_without_values(preset):
+    model = Model(small(preset))
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        y, state = model(torch.empty(2, 7, model.config.inputs), lengths=torch.tensor([3, 7]))
+        assert model.step(torch.empty(2, model.config.inputs), state)[0].shape == (2, model.config.outputs)
+    assert y.shape == (2, 7, model.config.outputs)
+
+
 def test_a_step_gives_memory_of_its_own():
     recurrence = MinGRU(3, 3)
     x = torch.randn(1, 6, 3)
@@ -170,6 +228,36 @@ def test_a_part_that_was_replaced_is_what_runs(mlp, part):
     assert getattr(layer.mlp, part).up.grad.abs().sum() > 0
     assert not torch.allclose(model(x)[0], before)
     assert_close(steps_of(model, x), model(x)[0], 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"projection": True}, "projection"),
+        ({"branch_norms": ("conv",)}, "branch_norms.conv"),
+        ({"branch_norms": ("recurrence",)}, "branch_norms.recurrence"),
+        ({"branch_norms": ("mlp",)}, "branch_norms.mlp"),
+    ],
+)
+def test_a_part_of_pytorch_itself_takes_the_place_of_ours(fields, part):
+    model, x, _ = scene("mgrade", **fields)
+    whole, layer, dim = model(x)[0], model.layers[0], model.config.dim
+    ours = layer.get_submodule(part)
+    other = torch.nn.Linear(dim, dim) if part == "projection" else torch.nn.LayerNorm(dim)
+    layer.set_submodule(part, other.double())
+    layer.get_submodule(part).load_state_dict(ours.state_dict())
+    assert_close(model(x)[0], whole, 1e-12)
+    assert_close(steps_of(model, x), whole, 1e-12)
+
+
+@pytest.mark.parametrize("part", ["norm", "mlp.input", "mlp.output"])
+def test_a_part_without_a_bias_is_one_with_a_bias_of_zero(part):
+    model, x, _ = scene("mgrade")
+    torch.nn.init.zeros_(model.layers[0].get_submodule(part).bias)
+    whole = model(x)[0]
+    model.layers[0].get_submodule(part).bias = None
+    assert_close(model(x)[0], whole, 1e-12)
+    assert_close(steps_of(model, x), whole, 1e-12)
 
 
 def test_a_part_of_ones_own_runs_step_by_step_too():

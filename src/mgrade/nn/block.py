@@ -164,11 +164,12 @@ class Block(nn.Module):
         if name in self.activations:
             branch = F.gelu(branch, approximate="tanh")
         if projection is not None:
-            if added:
+            if added and isinstance(projection, Linear):
                 return projection(branch, x), state
             branch = projection(branch)
-        if name in self.branch_norms and name in self.skips:
-            return self.branch_norms[name](branch, x, self._dropout(), self.drops_whole), state
+        norm = self.branch_norms[name] if name in self.branch_norms and name in self.skips else None
+        if isinstance(norm, LayerNorm):
+            return norm(branch, x, self._dropout(), self.drops_whole), state
         return self._join(name, x, self._normed(name, branch)), state
 
     def _dropout(self) -> float:
@@ -224,13 +225,14 @@ _OWN = (Linear, LayerNorm, MLP, GLU, DelayConv, DilatedConv, MinGRU, LRU, nn.Mod
 def _altered(module: nn.Module) -> bool:
     """Whether a part, or a part of that, must be called as it is, and not computed together with others.
 
-    So it is where somebody put another one in its place, as adapters do, or has a hook waiting for its call, as
-    `torch.nn.utils.prune` has.
+    So it is where somebody put another one in its place, as adapters do, took its bias away, or has a hook waiting for
+    its call, as `torch.nn.utils.prune` has.
     """
     for part in module._modules.values():
         if part is None:
             continue
-        if type(part) not in _OWN or (type(part) is LayerNorm and part.weight is None):
+        parameters = part._parameters
+        if parameters.get("weight", part) is None or parameters.get("bias", part) is None or type(part) not in _OWN:
             return True
         if part._forward_pre_hooks or part._forward_hooks or part._backward_hooks or part._backward_pre_hooks:
             return True

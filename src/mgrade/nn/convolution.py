@@ -30,6 +30,7 @@ class DelayConv(nn.Module):
         self._drawn: tuple[Tensor, Tensor, float, Tensor] | None = None
         self.weight = nn.Parameter(initialise.truncated_normal_(torch.empty(dim, taps), math.sqrt(scale / taps)))
         self.position = nn.Parameter(initialise.positions_(torch.empty(dim, taps), length, init))
+        self.constrain_()  # a default dtype of few digits rounds up to the end of the range and beyond
 
     def forward(
         self,
@@ -63,7 +64,7 @@ class DelayConv(nn.Module):
     @property
     def last_position(self) -> float:
         """The largest position there may be: `length` - 1, or what its dtype has next below that."""
-        end = torch.tensor(float(self.length - 1), dtype=self.position.dtype)
+        end = torch.tensor(float(self.length - 1), dtype=self.position.dtype, device="cpu")
         return float(end if float(end) <= self.length - 1 else torch.nextafter(end, torch.zeros_like(end)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DelayConv:

@@ -65,6 +65,14 @@ def is_transformed() -> bool:
     return torch._C._functorch.maybe_current_level() is not None
 
 
+def is_recorded() -> bool:
+    """Whether calls are written down to be repeated, or tensors have shapes alone: no value holds beyond this call.
+
+    So it is within `torch.compile`, `torch.export`, `torch.jit.trace`, `make_fx` and `FakeTensorMode`.
+    """
+    return torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack() > 0
+
+
 def has_tangents() -> bool:
     """Whether forward-mode differentiation is under way: tensors may have derivatives that their values do not show."""
     return forward_ad._current_level >= 0
@@ -139,7 +147,7 @@ def is_one_step(x: Tensor) -> bool:
         and x.dtype in (torch.float32, torch.float64)
         and not torch.is_grad_enabled()
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
+        and not is_recorded()
     )
 
 

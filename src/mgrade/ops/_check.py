@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mgrade.ops._backend import is_transformed
+from mgrade.ops._backend import is_recorded, is_transformed
 
 NARROWEST = 1e-30
 """The least `sigma`: narrower ones, or the distances that they divide, do not fit float32."""
@@ -64,4 +64,4 @@ def row_lengths(lengths: Tensor | None, batch: int, time: int) -> None:
 
 def values_visible(tensor: Tensor) -> bool:
     """Whether looking at values is free: on the CPU and outside of tracing. On CUDA it would stall the device."""
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and not is_transformed()
+    return tensor.device.type == "cpu" and not is_recorded() and not is_transformed()
