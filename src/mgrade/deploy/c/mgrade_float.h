@@ -200,7 +200,7 @@ MG_HOT static void mg_norm(float *y, const float *x, const float *scale, const f
 
 /* y[j] = bias[j] + sum_i x[i] weight[i][j] for `width` outputs side by side. */
 #define MG_PRODUCT_BLOCK(width)                                            \
-    for (; done + (width) <= outputs; done += (width)) {                   \
+    for (; outputs - done >= (width); done += (width)) {                   \
         float sum[width];                                                  \
         const float *row = weight + done;                                  \
         for (int j = 0; j < (width); j++) sum[j] = bias[done + j];         \
@@ -256,7 +256,7 @@ MG_HOT static void mg_push(float *line, uint16_t *at, const float *x, int rows, 
 }
 
 #define MG_FILTER_BLOCK(width)                                                     \
-    for (; done + (width) <= n; done += (width)) {                                 \
+    for (; n - done >= (width); done += (width)) {                                 \
         float sum[width];                                                          \
         for (int j = 0; j < (width); j++) sum[j] = 0.0f;                           \
         for (int k = 0; k < taps; k++) {                                           \
