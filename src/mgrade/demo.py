@@ -13,14 +13,18 @@ from pathlib import Path
 
 import torch
 
-from mgrade.deploy import Program, Source, compile, dequantise_output, open_source, quantise_input, write_export
-from mgrade.deploy.c.host import compiler
+from mgrade.deploy import Compiled, Source, compile, dequantise_output, open_source, quantise_input, write_export
+from mgrade.deploy.about import FILE as ABOUT
+from mgrade.deploy.export import PROGRAM, check_folder
+from mgrade.deploy.source import as_name
 from mgrade.deploy.stages import Stage, forms, judged
 from mgrade.footprint import CHIPS
 from mgrade.train import launch, load_recipe
 from mgrade.train.result import result_path, run_folder
 
 RECIPE = "vowels/mgrade"
+# The folder of its program, under that of the demo.
+EXPORT = "export"
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ def train(out: Path, epochs: int | None = None, seed: int = 0) -> tuple[Source, 
         raise ValueError(f"epochs must be at least 1, got {epochs}")
     recipe = load_recipe(RECIPE, [] if epochs is None else [f"train.epochs={epochs}"])
     recipe.task.examples("test", seed, torch.device("cpu"))  # whether the data is there, before anything is replaced
+    name = as_name(recipe.experiment)
+    check_folder(out / EXPORT, [f"{name}.c", f"{name}.h", f"{name}_test.h", "main.c", PROGRAM, ABOUT])
     shutil.rmtree(run_folder(out, recipe, seed), ignore_errors=True)  # an earlier demo's: all else there stays
     result_path(out, recipe, seed).unlink(missing_ok=True)
     threads = torch.get_num_threads()
@@ -62,15 +68,15 @@ def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:
     stages = [trained]
     for name, program in forms(source):
         stages.append(judged(source, name, program))
-    files = out / "export"
-    write_export(program, source.name, "c", files)
+    files = out / EXPORT
+    write_export(program, source.name, "c", files, source.known)
     step = None
     try:
-        compiler()
-    except ValueError:
+        compiled = compile(program)
+    except (ValueError, RuntimeError, OSError):  # as in `open_stream`
         pass  # the export is there all the same
     else:
-        accuracy, step = _stream(source, program, seed)
+        accuracy, step = _stream(source, compiled, seed)
         figures = {"accuracy": accuracy}
         stages.append(Stage("compiled from C, streamed", figures, program.parameter_bytes, program.state_bytes))
     chips = sorted(CHIPS, key=lambda chip: chip.ram)
@@ -78,18 +84,17 @@ def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:
     return Story(stages, seconds, step, fits, files)
 
 
-def _stream(source: Source, program: Program, seed: int) -> tuple[float, float]:
+def _stream(source: Source, compiled: Compiled, seed: int) -> tuple[float, float]:
     """The test set through the compiled program, sequence after sequence: its accuracy, and microseconds a step."""
     assert source.task is not None
     values, labels, lengths = source.task.examples("test", seed, torch.device("cpu"))
-    compiled = compile(program)
     right, steps, seconds = 0, 0, 0.0
     for x, label, length in zip(values.numpy(), labels.tolist(), lengths.tolist(), strict=True):
-        samples = quantise_input(program, x[:length])
+        samples = quantise_input(compiled.program, x[:length])
         compiled.reset()
         begin = time.perf_counter()
         outputs = compiled.run(samples)
         seconds += time.perf_counter() - begin
         steps += length
-        right += int(dequantise_output(program, outputs)[-1].argmax()) == label
+        right += int(dequantise_output(compiled.program, outputs)[-1].argmax()) == label
     return right / len(labels), 1e6 * seconds / steps

@@ -55,6 +55,7 @@ def test_a_short_demo_goes_from_recordings_to_a_c_program(capsys, tmp_path):
     assert accuracy[4] == accuracy[5]
     assert abs(accuracy[4] - accuracy[0]) < 3
     assert (tmp_path / "export" / "vowels.c").is_file()
+    assert (tmp_path / "export" / "about.json").is_file()
 
 
 @pytest.mark.parametrize(
@@ -82,6 +83,23 @@ def test_the_demo_ends_with_the_run_of_its_seed(capsys, monkeypatch):
     story = SimpleNamespace(stages=[], train_seconds=1.0, step_microseconds=None, fits=["a chip"], files="demo/export")
     monkeypatch.setattr("mgrade.demo.run", lambda out, epochs, seed: story)
     assert "try: mgrade export demo/runs/vowels/mgrade/seed1 " in call(capsys, "demo", "--seed", "1")[1]
+
+
+def test_the_demo_prints_folders_as_they_are_called(capsys, monkeypatch):
+    story = SimpleNamespace(stages=[], train_seconds=1.0, step_microseconds=None, fits=["a chip"], files="my[b]/export")
+    monkeypatch.setattr("mgrade.demo.run", lambda out, epochs, seed: story)
+    out = call(capsys, "demo", "--out", "my[b]")[1]
+    assert "C files: my[b]/export    try: mgrade export my[b]/runs/" in out
+
+
+def test_a_demo_that_could_not_be_written_is_refused_before_it_trains(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("mgrade.tasks.series.Archived.examples", lambda *_: None)
+    monkeypatch.setattr("mgrade.demo.launch", None)
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "vowels.c").write_text("mine")
+    status, out, err = call(capsys, "demo", "--out", str(tmp_path))
+    assert (status, out) == (2, "")
+    assert err == f"mgrade: {tmp_path}/export: has a vowels.c already and is no export: choose another folder\n"
 
 
 def test_without_a_command_there_is_help_and_nothing_else(capsys):

@@ -197,5 +197,6 @@ def demo(
         console.print(f"; a compiled step takes {story.step_microseconds:.2g} us on one core of this machine", end="")
     console.print(f"\nroom for it on {len(story.fits)} chips, from the smallest: {', '.join(story.fits[:4])}, …")
     console.print(
-        f"C files: {story.files}    try: mgrade export {out}/runs/vowels/mgrade/seed{seed} --verify cortex-m55"
+        f"C files: {story.files}    try: mgrade export {out}/runs/vowels/mgrade/seed{seed} --verify cortex-m55",
+        markup=False,
     )
