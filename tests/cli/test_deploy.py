@@ -301,6 +301,20 @@ def test_lines_of_a_stream_are_what_the_interpreter_gives(capsys, monkeypatch, m
     np.testing.assert_allclose(numbers(out), expected, rtol=2e-5, atol=2e-5)
 
 
+def test_a_label_is_one_line_and_an_input_that_is_closed_is_said(capsys, monkeypatch, model, tmp_path):
+    export(capsys, model, "--out", tmp_path / "x")
+    _, program = read_export(tmp_path / "x")
+    names = [f"two\nlines {i}" for i in range(program.outputs)]
+    (tmp_path / "x" / "about.json").write_text(
+        json.dumps({"format": "mgrade-about", "version": 1, "classes": True, "labels": names})
+    )
+    sample = ",".join(["0"] * program.inputs)
+    _, out, _ = stream(capsys, monkeypatch, tmp_path / "x", f"{sample}\n{sample}\n", "--labels")
+    assert [line.startswith("two lines ") for line in out.splitlines()] == [True, True]
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "standard input is closed" in refused(capsys, "stream", tmp_path / "x")
+
+
 def test_tokens_are_streamed(capsys, monkeypatch, run, tmp_path):
     export(capsys, run, *WHOLE, "--out", tmp_path / "x")
     status, out, _ = stream(capsys, monkeypatch, tmp_path / "x", "token\n0\n 2 \n1.0\n")

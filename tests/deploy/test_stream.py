@@ -43,6 +43,7 @@ def test_names_say_which_columns_are_read():
     for text, message in (
         ("left,middle\n1,2\n", "here, line 1: has no column 'right'; the channels are left, right"),
         ("no,left,right\n0,1,2\n0,1\n", "here, line 3: must have 3 columns, got 2"),
+        ("left,left,right\n0,1,2\n", "here, line 1: column 'left' must be named once, got 2"),
     ):
         with pytest.raises(ValueError, match=f"^{message}$"):
             parse(text, **known)
@@ -71,6 +72,7 @@ def test_samples_are_gathered_into_frames():
         ("1,\n", "here, line 1: must be finite numbers, got '1,'"),
         ("1,2\n,\n", "here, line 2: must be finite numbers, got ','"),
         ("\n1,2,3\n", "here, line 2: must have 2 values, got 3"),
+        ("1_0,2\n", "here, line 1: must be finite numbers, got '1_0,2'"),
         ("1,-inf\n", "here, line 1: must be finite numbers, got '1,-inf'"),
         pytest.param(
             "1" * 140_000, "here, line 1: is not CSV: field larger than field limit (131072)", id="a field too long"

@@ -105,6 +105,8 @@ def stream(
 
     if wav is not None and wav.suffix == ".csv":
         raise ValueError(f"{wav}: CSV goes to standard input: mgrade stream {source} < {wav}")
+    if wav is None and sys.stdin is None:
+        raise ValueError(f"standard input is closed: mgrade stream {source} < FILE.csv")
     _, program = read_export(source)
     known = read_about(source)
     if known is not None:
@@ -114,7 +116,8 @@ def stream(
     samples = wav_samples(program, wav, known) if wav else csv_samples(program, sys.stdin, "standard input", known)
     try:
         for outputs in stream(program, samples, known):
-            line = known.labels[outputs.argmax()] if known and labels else ",".join(f"{y:.6g}" for y in outputs)
+            values = ",".join(f"{y:.6g}" for y in outputs)
+            line = " ".join(known.labels[outputs.argmax()].split()) if known and labels else values
             print(line, flush=True)
     except BrokenPipeError:  # whoever reads has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

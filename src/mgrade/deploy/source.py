@@ -256,6 +256,8 @@ def _places(names: list[str], channels: tuple[str, ...], where: str) -> list[int
     for name in channels:
         if name not in names:
             raise ValueError(f"{where}: has no column {name!r}; the channels are {', '.join(channels)}")
+        if names.count(name) > 1:
+            raise ValueError(f"{where}: column {name!r} must be named once, got {names.count(name)}")
     return [names.index(name) for name in channels]
 
 
@@ -278,6 +280,6 @@ def _sample(fields: list[str], width: int, inputs: int, tokens: bool, where: str
 
 def _number(field: str) -> float | None:
     try:
-        return float(field)
+        return None if "_" in field else float(field)
     except ValueError:
         return None
