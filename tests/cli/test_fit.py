@@ -196,6 +196,17 @@ def test_what_looks_like_a_mistake_is_said(capsys, recordings):
     ]
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_a_warning_is_one_line_that_names_the_column(capsys, recordings):
+    first, *rest = Path(recordings).read_text().splitlines()
+    far = [f"{line},{1e9 + number % 3}" for number, line in enumerate(rest)]
+    Path("far.csv").write_text("\n".join([f"{first},pressure", *far]) + "\n")
+    status, _, err = call(capsys, "far.csv", *OPTIONS, "--epochs", "1")
+    assert status == 0
+    assert all(line.startswith("mgrade: ") for line in err.splitlines()), err
+    assert "mgrade: column 'pressure' must vary by at least 1e-06 of its mean" in err
+
+
 def test_a_forgotten_sequence_is_asked_for(capsys, recordings):
     """A column that numbers the recordings tells their labels as well, and would pass for a perfect sensor."""
     _, _, err = call(capsys, recordings, "--label", OPTIONS[1], "--epochs", "1", "--json")

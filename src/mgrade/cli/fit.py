@@ -88,6 +88,7 @@ def fit(
             frame,
             status.update,
             window,
+            _say,
             precision=precision,
             epochs=epochs,
             random_state=seed,

@@ -6,7 +6,9 @@ import contextlib
 import dataclasses
 import io
 import os
+import re
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,17 +103,21 @@ def fit(
     frame: int = 1,
     tell: Callable[[str], Any] = lambda line: None,
     window: int | None = None,
+    warn: Callable[[str], Any] = warnings.warn,
     **parameters: Any,
 ) -> Fitted:
     """Trains within `budget` bytes and judges; `frame` and `parameters` are those of `StreamClassifier`.
 
     `window`: samples of every recording, if they are pieces of one length. `tell` is called with a line about every
-    epoch.
+    epoch, `warn` with one about every warning.
     """
-    begun = time.monotonic()
+    begun, met = time.monotonic(), list[str]()
     classifier = StreamClassifier(budget=budget, frame=frame, verbose=2, **parameters)
-    with contextlib.redirect_stdout(_Lines(tell)):
+    with contextlib.redirect_stdout(_Lines(tell)), warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: met.append(str(message))
         classifier.fit(training.series, training.labels)
+    for message in met:
+        warn(_with_name(message, training.channels))
     classifier.verbose = 0
     names = tuple(name[:LONGEST] for name in training.channels)
     classifier.about_ = dataclasses.replace(classifier.about_, channels=names, window=window)
@@ -119,6 +125,11 @@ def fit(
     program = classifier.program()
     said = classifier.predict(held_out.series)
     return Fitted(classifier, program, held_out, said, _predict(program, classifier, held_out), seconds)
+
+
+def _with_name(message: str, channels: tuple[str, ...]) -> str:
+    """What is said of a channel by its number, by its name."""
+    return re.sub(r"^channel (\d+)", lambda match: f"column {channels[int(match[1])]!r}", message)
 
 
 def check_recordings(recordings: Recordings) -> None:
