@@ -53,6 +53,13 @@ def test_both_layouts_and_three_axes_mean_the_same():
     np.testing.assert_array_equal(small(epochs=2).fit(tensor, y).predict_proba(tensor), expected)
 
 
+def test_tensors_of_half_the_bits_are_read():
+    X, y = np.random.default_rng(0).standard_normal((6, 2, 9)), [0, 1] * 3
+    tensor = torch.tensor(X).bfloat16()
+    whole = small(epochs=1).fit(tensor.double(), y)
+    np.testing.assert_array_equal(small(epochs=1).fit(tensor, y).predict_proba(tensor), whole.predict_proba(tensor))
+
+
 def test_a_table_holds_series_of_one_channel():
     X, y = waves(12, least=20, most=20)
     table = np.stack(X)[:, 0]
@@ -138,6 +145,8 @@ def test_before_fit_nothing_can_be_asked(call):
         ("frame", 31),
         ("dropout", 1),
         ("device", "toaster"),
+        ("verbose", "yes"),
+        ("verbose", -1),
     ],
 )
 def test_a_bad_parameter_is_named(parameter, value):
@@ -153,9 +162,13 @@ def test_bad_series_are_named(fitted):
         small().fit([X[0], X[1] * np.nan, *X[2:]], y)
     with pytest.raises(ValueError, match=r"X\[0\] must have at least one step"):
         small().fit([X[0][:, :0], *X[1:]], y)
+    with pytest.raises(ValueError, match=r"X\[1\] must be within 3.4e\+38 of 0, got 1e\+300"):
+        small().fit([X[0], X[1] * 0 + 1e300, *X[2:]], y)
+    with pytest.raises(ValueError, match=r"X must be within 3.4e\+38 of 0, got 1e\+300"):
+        small().fit(np.full((6, 9), 1e300), y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         small().fit(X, y[:-1])
-    with pytest.raises(ValueError, match="y must have at least 2 classes"):
+    with pytest.raises(ValueError, match=r"y must have at least 2 classes, got 1 class: 'one'$"):
         small().fit(X, ["one"] * 6)
     with pytest.raises(ValueError, match="X must have 2 channels as in fit, got 20; layout is"):
         fitted.predict(np.zeros((3, 20, 2)))

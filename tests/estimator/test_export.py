@@ -122,6 +122,8 @@ def test_what_cannot_be_saved_leaves_what_was(fitted, tmp_path):
         other.save(tmp_path)
     assert StreamClassifier.load(tmp_path).verbose == fitted.verbose
     other.set_params(verbose=0, device=torch.device("cpu")).save(tmp_path)
+    with pytest.raises(ValueError, match=r"estimator.json: must be a folder, is a file"):
+        fitted.save(tmp_path / "estimator.json")
     assert StreamClassifier.load(tmp_path).device == "cpu"
 
 

@@ -43,6 +43,11 @@ def test_one_long_series_is_enough():
     assert forecaster.score([series]) > 0.95
 
 
+def test_a_large_share_held_out_leaves_a_series_to_learn_from():
+    forecaster = small_forecaster(epochs=1, validation=0.99).fit(oscillations(12))
+    assert forecaster.history_[0].validation is not None
+
+
 def test_pieces_cover_a_series_and_predict_every_sample_of_it():
     for length in (2, PIECE, PIECE + 1, PIECE + 2, 2 * PIECE, 1000):
         series = np.arange(length)[:, None]

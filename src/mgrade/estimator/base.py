@@ -206,6 +206,8 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"rate must be a finite number above 0, got {self.rate!r}")
         if not (isinstance(self.validation, (int, float)) and 0 <= self.validation < 1):
             raise ValueError(f"validation must be at least 0 and below 1, got {self.validation!r}")
+        if not isinstance(self.verbose, (int, np.integer)) or self.verbose < 0:
+            raise ValueError(f"verbose must be a whole number of at least 0, got {self.verbose!r}")
         for name in OPTIONAL:
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name))

@@ -120,7 +120,7 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         check_classification_targets(labels)
         self.classes_, targets = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y must have at least 2 classes, got 1 class: {self.classes_[0]!r}")
+            raise ValueError(f"y must have at least 2 classes, got 1 class: {self.classes_.tolist()[0]!r}")
         if self.readout not in ("mean", "last"):
             raise ValueError(f"readout must be one of mean, last, got {self.readout!r}")
         self.mean_, self.scale_ = series.statistics(cases.series)

@@ -169,7 +169,7 @@ def _split(standard: list[Series], share: float, source: np.random.RandomState) 
     """Series to train on and series to validate on: none of less than 2 steps."""
     if len(standard) >= MANY:
         order = source.permutation(len(standard))
-        held = max(1, round(share * len(order))) if share else 0
+        held = min(max(1, round(share * len(order))), len(order) - 1) if share else 0
         parts = [standard[i] for i in order[held:]], [standard[i] for i in order[:held]]
     else:
         ends = [len(one) - round(share * len(one)) for one in standard]

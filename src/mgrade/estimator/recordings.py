@@ -18,9 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mgrade.deploy.source import separator_of
-
-# What single precision holds, in which models compute.
-LARGEST = float(np.finfo(np.float32).max)
+from mgrade.estimator.series import LARGEST
 
 
 class Recordings(NamedTuple):

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 Series = npt.NDArray[np.float64]
+# What single precision holds, in which models learn.
+LARGEST = float(np.finfo(np.float32).max)
 LAYOUTS = ("cases_channels_time", "cases_time_channels")
 # Spreads as a share of a mean: what float32 weights keep of it, and what is only rounding in a sum of float64.
 LEAST_SPREAD, ROUNDING = 1e-6, 1e-12
@@ -51,7 +53,7 @@ def _plain(X: Any) -> Any:
 
 def from_table(table: npt.NDArray[Any]) -> Cases:
     """A checked table (cases, time) as series of one channel."""
-    return Cases([row[:, None] for row in table.astype(np.float64)], "table")
+    return Cases([row[:, None] for row in _within(table.astype(np.float64), "X")], "table")
 
 
 def read(X: Any, layout: str) -> Cases:
@@ -90,7 +92,11 @@ def _hint(layout: str) -> str:
 
 
 def _numbers(X: Any, name: str) -> Series:
-    X = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
+    if isinstance(X, Tensor):
+        X = X.detach().cpu()
+        X = (X.double() if X.is_floating_point() else X).numpy()  # NumPy has no bfloat16
+    else:
+        X = np.asarray(X)
     if np.iscomplexobj(X):
         raise ValueError(f"{name}: Complex data not supported")
     try:
@@ -99,6 +105,13 @@ def _numbers(X: Any, name: str) -> Series:
         raise ValueError(f"{name} must hold numbers, got {X.dtype}") from None
     if not np.isfinite(values).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return _within(values, name)
+
+
+def _within(values: Series, name: str) -> Series:
+    """`values`, if single precision holds them."""
+    if (largest := np.abs(values).max(initial=0)) > LARGEST:
+        raise ValueError(f"{name} must be within {LARGEST:.2g} of 0, got {largest:g}")
     return values
 
 

@@ -17,7 +17,7 @@ import safetensors
 import safetensors.numpy
 import torch
 
-from mgrade._files import replace
+from mgrade._files import make_folder, replace
 from mgrade.deploy.about import FILE as ABOUT
 from mgrade.deploy.about import read_about
 from mgrade.deploy.source import ESTIMATOR, ESTIMATOR_FORMAT, ESTIMATOR_VERSION, SAMPLE, read_estimator
@@ -40,7 +40,7 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
     check_folder(folder, ESTIMATOR, SAMPLE, ABOUT)
     sample = {str(index): np.ascontiguousarray(one, np.float32) for index, one in enumerate(estimator.sample_)}
     data = safetensors.numpy.save(sample)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     staged = folder / f".{SAMPLE}.{os.getpid()}"
     try:
         replace(staged, data)  # the largest file: a full disk is met before anything has changed
