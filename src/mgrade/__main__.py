@@ -9,6 +9,9 @@ from typing import NoReturn
 
 def main() -> None:
     """Runs the command line."""
+    # Threads that wait for one another sleep: spinning gains little on a free machine, and loses much on a busy one.
+    # OpenMP reads this once, when PyTorch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     heeded = [number for number, handler in before.items() if handler != signal.SIG_IGN]
     for number in heeded:

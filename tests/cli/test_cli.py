@@ -141,6 +141,29 @@ def test_a_signal_during_imports_ends_it_quietly(module, number):
     assert out.stderr == ("mgrade: interrupted\n" if number == signal.SIGINT else "")
 
 
+@pytest.mark.parametrize(("given", "set_to"), [(None, "passive"), ("active", "active")])
+def test_threads_that_wait_sleep_unless_asked_otherwise(given, set_to):
+    script = textwrap.dedent(
+        """
+        import os, runpy, sys
+
+        class Telling:
+            def find_spec(name, path, target=None):
+                if name == "torch":
+                    print(os.environ["OMP_WAIT_POLICY"], flush=True)
+                    os._exit(0)
+
+        sys.meta_path.insert(0, Telling)
+        runpy.run_module("mgrade", run_name="__main__", alter_sys=True)
+        """
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {} if given is None else {"OMP_WAIT_POLICY": given}
+    command = [sys.executable, "-c", script, "info"]
+    out = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (out.returncode, out.stdout, out.stderr) == (0, f"{set_to}\n", "")
+
+
 def test_the_command_line_is_there_without_pytorch():
     script = "import runpy, sys; sys.modules['torch'] = None; runpy.run_module('mgrade', run_name='__main__')"
     out = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=False)
