@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +18,8 @@ import mgrade
 def commit() -> str | None:
     """The commit of the source, from MGRADE_COMMIT or git; None where the package is installed without either."""
     if given := os.environ.get("MGRADE_COMMIT"):
+        if not re.fullmatch("[0-9a-f]{7,64}( with changes)?", given):
+            raise ValueError(f"MGRADE_COMMIT must be 7 to 64 hexadecimal digits, got {given!r:.80}")
         return given
     here = Path(__file__).parent
 

@@ -125,7 +125,9 @@ def test_the_version_is_said(capsys):
 def test_a_signal_during_imports_ends_it_quietly(module, number):
     script = textwrap.dedent(
         f"""
-        import os, runpy, sys
+        import os, runpy, signal, sys
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which a script's background jobs ignore
 
         class Interrupting:
             def find_spec(name, path, target=None):
