@@ -45,7 +45,7 @@ class DelayConv(nn.Module):
 
     def kernel(self) -> Tensor:
         """The weight of every delay, (dim, length)."""
-        return self.drawn().clone()
+        return self.drawn().clone(memory_format=torch.contiguous_format)
 
     def drawn(self) -> Tensor:
         """The kernel, to be read only: on a CPU without gradients it is drawn anew only if the taps changed."""
@@ -58,6 +58,7 @@ class DelayConv(nn.Module):
             if same and torch.equal(taps[0], weight) and torch.equal(taps[1], position):
                 return kernel
         kernel = delay_kernel(weight, position, length=self.length, sigma=self.sigma)
+        kernel = kernel.t().contiguous().t()  # all channels of a delay side by side, as C reads them
         self._drawn = weight.detach().clone(), position.detach().clone(), self.sigma, kernel
         return kernel
 

@@ -143,7 +143,7 @@ def is_one_step(x: Tensor) -> bool:
     """
     return (
         x.shape[1] == 1
-        and x.device.type == "cpu"
+        and x.is_cpu
         and x.dtype in (torch.float32, torch.float64)
         and not torch.is_grad_enabled()
         and not torch.is_autocast_enabled("cpu")

@@ -64,4 +64,4 @@ def row_lengths(lengths: Tensor | None, batch: int, time: int) -> None:
 
 def values_visible(tensor: Tensor) -> bool:
     """Whether looking at values is free: on the CPU and outside of tracing. On CUDA it would stall the device."""
-    return tensor.device.type == "cpu" and not is_recorded() and not is_transformed()
+    return tensor.is_cpu and not is_recorded() and not is_transformed()

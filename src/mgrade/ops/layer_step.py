@@ -40,7 +40,7 @@ def layer_step(
     parameters = (*gates, *input, *output, *(norm or ()))
     read = (x, history, hidden, None if kernel is None else kernel.t(), *parameters)
     for tensor in read:
-        if tensor is not None and (tensor.dtype != x.dtype or tensor.device.type != "cpu"):
+        if tensor is not None and (tensor.dtype != x.dtype or not tensor.is_cpu):
             raise ValueError(f"all tensors must be {x.dtype} on the CPU, got {tensor.dtype} on {tensor.device}")
     if kernel is not None:
         _check.has_shape("kernel", kernel, (dim, None), "(dim, taps)")
