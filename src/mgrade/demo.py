@@ -14,8 +14,7 @@ from pathlib import Path
 import torch
 
 from mgrade.deploy import Compiled, Source, compile, dequantise_output, open_source, quantise_input, write_export
-from mgrade.deploy.about import FILE as ABOUT
-from mgrade.deploy.export import PROGRAM, check_folder
+from mgrade.deploy.export import check_folder
 from mgrade.deploy.source import as_name
 from mgrade.deploy.stages import Stage, forms, judged
 from mgrade.footprint import CHIPS
@@ -44,8 +43,7 @@ def train(out: Path, epochs: int | None = None, seed: int = 0) -> tuple[Source, 
         raise ValueError(f"epochs must be at least 1, got {epochs}")
     recipe = load_recipe(RECIPE, [] if epochs is None else [f"train.epochs={epochs}"])
     recipe.task.examples("test", seed, torch.device("cpu"))  # whether the data is there, before anything is replaced
-    name = as_name(recipe.experiment)
-    check_folder(out / EXPORT, [f"{name}.c", f"{name}.h", f"{name}_test.h", "main.c", PROGRAM, ABOUT])
+    check_folder(out / EXPORT, as_name(recipe.experiment), "c")
     shutil.rmtree(run_folder(out, recipe, seed), ignore_errors=True)  # an earlier demo's: all else there stays
     result_path(out, recipe, seed).unlink(missing_ok=True)
     threads = torch.get_num_threads()

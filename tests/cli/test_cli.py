@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import mgrade
-from mgrade.cli import main
+from mgrade.cli import _stop, main
 from small import SETTINGS
 
 
@@ -92,14 +92,15 @@ def test_the_demo_prints_folders_as_they_are_called(capsys, monkeypatch):
     assert "C files: my[b]/export    try: mgrade export my[b]/runs/" in out
 
 
-def test_a_demo_that_could_not_be_written_is_refused_before_it_trains(capsys, monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", ["vowels.c", "main.c", "mgrade_integer.h", "about.json", "program.safetensors"])
+def test_a_demo_that_could_not_be_written_is_refused_before_it_trains(capsys, monkeypatch, tmp_path, name):
     monkeypatch.setattr("mgrade.tasks.series.Archived.examples", lambda *_: None)
     monkeypatch.setattr("mgrade.demo.launch", None)
     (tmp_path / "export").mkdir()
-    (tmp_path / "export" / "vowels.c").write_text("mine")
+    (tmp_path / "export" / name).write_text("mine")
     status, out, err = call(capsys, "demo", "--out", str(tmp_path))
     assert (status, out) == (2, "")
-    assert err == f"mgrade: {tmp_path}/export: has a vowels.c already and is no export: choose another folder\n"
+    assert err == f"mgrade: {tmp_path}/export: has a {name} already and is no export: choose another folder\n"
 
 
 def test_without_a_command_there_is_help_and_nothing_else(capsys):
@@ -114,6 +115,13 @@ def test_a_recipe_is_printed_as_its_file_or_as_it_is_read(capsys):
     assert '[task]\nname = "flipflop"\n' in out
     assert json.loads(call(capsys, "recipes", "flipflop/mgrade", "--json")[1])["task"]["name"] == "flipflop"
     assert "did you mean 'flipflop/mgrade'?" in call(capsys, "recipes", "flipflop/mgrad")[2]
+
+
+def test_what_others_wrote_reaches_no_terminal_as_it_is(capsys):
+    """Of a server's or a file's words: a terminal would obey them."""
+    with pytest.raises(SystemExit):
+        _stop("404\n \x1b[2Jgone \x9b1m über", 2)
+    assert capsys.readouterr().err == "mgrade: 404 \\x1b[2Jgone \\x9b1m über\n"
 
 
 def test_the_version_is_said(capsys):

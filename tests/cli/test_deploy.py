@@ -358,7 +358,7 @@ def test_mistakes_of_a_stream_are_one_line(capsys, monkeypatch, model, run, tmp_
         ("wide", "wide.wav: bytes per sample must be 2, got 4"),
         ("none", "none.wav is not a WAV file of PCM samples: "),
         ("empty", "empty.wav is not a WAV file of PCM samples: "),
-        ("missing", "missing.wav is not a WAV file of PCM samples: [Errno 2] No such file or directory"),
+        ("missing", "missing.wav cannot be read: No such file or directory"),
     ):
         assert message in refused(capsys, "stream", tmp_path / "x", tmp_path / f"{name}.wav")
     assert "a.csv: CSV goes to standard input" in refused(capsys, "stream", tmp_path / "x", tmp_path / "a.csv")

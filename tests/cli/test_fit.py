@@ -134,7 +134,7 @@ def test_a_chip_without_a_budget_leaves_half_of_its_memory():
         (("waves.csv", *OPTIONS, "--precision", "int4"), "precision must be one of float32, int8, got 'int4'"),
         (("waves.csv", *OPTIONS, "--out", "waves.csv"), "--out must be a folder that can be written, got "),
         (("waves.csv", *OPTIONS, "--out", "waves.csv/under"), "--out must be a folder that can be written, got "),
-        (("waves.csv", *OPTIONS, "--out", "mine"), "mine/c: has a notes.txt already and is no export"),
+        (("waves.csv", *OPTIONS, "--out", "mine"), "mine/c: has a mine.c already and is no export"),
         (("waves.csv", *OPTIONS, "--out", "other"), "other/model: has a config.json that is not of a saved model"),
         (("long.csv",), "labels must have at most 80 characters, got 81 in 'aaaaaaaaaaaaaaaaaaaa'"),
         (("one.csv",), "recordings must have at least 2 labels, got 'up' alone"),
@@ -148,7 +148,7 @@ def test_a_chip_without_a_budget_leaves_half_of_its_memory():
 def test_a_mistake_is_one_line_before_any_training(capsys, recordings, monkeypatch, arguments, message):
     monkeypatch.setattr(StreamClassifier, "fit", None)
     Path("mine/c").mkdir(parents=True)
-    Path("mine/c/notes.txt").touch()
+    Path("mine/c/mine.c").touch()
     Path("other/model").mkdir(parents=True)
     Path("other/model/config.json").write_text("{}")
     Path("long.csv").write_text("label,x\n" + "a" * 81 + ",1\nb,1\n")
@@ -168,8 +168,9 @@ def test_a_missing_package_and_a_name_that_is_taken_are_refused(capsys, recordin
     assert (status, err) == (2, "mgrade: --to onnx needs the package onnx: pip install 'mgrade[onnx]'\n")
     check_output(Path("fine"), "wasm")
     check_output(Path("export"), "c")
-    with pytest.raises(ValueError, match="--out must not be 'export': the program is called that"):
-        check_output(Path("export"), "wasm")
+    for name in ("export", "about", "package"):
+        with pytest.raises(ValueError, match=f"name must not be '{name}': {name}.json is a file of its own"):
+            check_output(Path(name), "wasm")
 
 
 def test_a_budget_that_is_too_small_is_named(capsys, recordings):
@@ -280,7 +281,11 @@ def test_every_epoch_is_told_and_none_printed(capsys):
 
 def test_a_folder_of_an_earlier_fit_is_written_again(capsys, recordings):
     brief = (*OPTIONS, "--epochs", "1", "--json")
-    assert [call(capsys, recordings, *brief)[0] for _ in range(2)] == [0, 0]
+    assert call(capsys, recordings, *brief)[0] == 0
+    for name in ("made/c/a.out", "made/notes.txt"):  # as a compiler leaves them there
+        Path(name).write_text("kept")
+    assert call(capsys, recordings, *brief)[0] == 0
+    assert [Path(name).read_text() for name in ("made/c/a.out", "made/notes.txt")] == ["kept"] * 2
 
 
 def test_a_step_can_take_several_samples(capsys, recordings, tmp_path):

@@ -29,6 +29,7 @@ from mgrade.deploy import (
 )
 from mgrade.deploy.about import About
 from mgrade.deploy.c.printer import TAKEN, check_name
+from mgrade.deploy.export import TARGETS, _every_file, check_folder
 from mgrade.deploy.source import as_name
 from mgrade.footprint import CHIPS
 from mgrade.tasks.highfreq import HighFrequency
@@ -186,6 +187,25 @@ def test_moves_that_are_interrupted_leave_no_export(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"export\.json: cannot be read"):
         read_export(folder)
     assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_what_an_export_will_write_is_known_before_there_is_a_program(tmp_path, to):
+    """Of both precisions together, to the last file; else one of another's could be met after all the work."""
+    if to == "wasm" and (missing := wasm.available()):
+        pytest.skip(missing)
+    written = set()
+    for precision in ("float32",) if to == "onnx" else ("float32", "int8"):
+        program = program_of() if precision == "float32" else integer(program_of())
+        folder = tmp_path / precision
+        written |= set(write_export(program, "small", to, folder, About(title="Gestures"))["files"])
+    for path in (*written, "export.json"):
+        folder = tmp_path / "another's" / path.replace("/", "-")
+        (folder / path).parent.mkdir(parents=True)
+        (folder / path).write_text("kept")
+        with pytest.raises(ValueError, match=re.escape(f"has a {path} already and is no export")):
+            check_folder(folder, "small", to)
+    assert set(_every_file("small", to)) == written - {"about.json", "program.safetensors"}
 
 
 @pytest.mark.parametrize("text", ['{"my": 1}', "not json", '{"format": "mgrade-export", "files": []}'])

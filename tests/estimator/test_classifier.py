@@ -53,6 +53,18 @@ def test_both_layouts_and_three_axes_mean_the_same():
     np.testing.assert_array_equal(small(epochs=2).fit(tensor, y).predict_proba(tensor), expected)
 
 
+def test_nested_lists_are_read_as_arrays_are():
+    X, y = waves(8, least=9, most=12)
+    expected = small(epochs=1).fit(X, y).predict_proba(X)
+    nested = [one.tolist() for one in X]
+    np.testing.assert_array_equal(small(epochs=1).fit(nested, y).predict_proba(nested), expected)
+    flat = [one[0].tolist() for one in X]
+    expected = small(epochs=1).fit([one[:1] for one in X], y).predict_proba([one[:1] for one in X])
+    np.testing.assert_array_equal(small(epochs=1).fit(flat, y).predict_proba(flat), expected)
+    with pytest.raises(ValueError, match=r"^X\[1\] must have rows of one length$"):
+        small().fit([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0]]], [0, 1])
+
+
 def test_tensors_of_half_the_bits_are_read():
     X, y = np.random.default_rng(0).standard_normal((6, 2, 9)), [0, 1] * 3
     tensor = torch.tensor(X).bfloat16()

@@ -101,16 +101,16 @@ def test_an_altered_about_is_refused(tmp_path, change, message):
     write_export(program, "small", "c", tmp_path, About())
     path = tmp_path / "about.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(ValueError, match=message):
-        read_about(tmp_path).fit(program)
+    with pytest.raises(ValueError, match=rf"about\.json: {message}"):
+        read_about(tmp_path, program)
 
 
 def test_about_is_read_as_it_was_written(tmp_path):
     program, known = program_of(tokens=True), About(symbols=("a", "b", "c"), labels=tuple("wxyz"), steps_per_second=9.5)
     write_export(program, "small", "c", tmp_path, known)
-    assert read_about(tmp_path) == known
+    assert read_about(tmp_path, program) == known
     write_export(program, "small", "c", tmp_path / "other")
-    assert read_about(tmp_path / "other") is None
+    assert read_about(tmp_path / "other", program) is None
 
 
 def test_an_export_is_not_called_about(tmp_path):

@@ -267,7 +267,7 @@ def test_other_sound_files_are_refused_by_file_field_and_value(tmp_path):
     write(path, np.zeros(0, np.int16))
     with pytest.raises(ValueError, match=r"a\.wav has no samples$"):
         read_wav(path)
-    with pytest.raises(ValueError, match=r"not a WAV file of PCM samples: .*Is a directory"):
+    with pytest.raises(ValueError, match=r"cannot be read: Is a directory"):
         read_wav(tmp_path)
 
 

@@ -110,7 +110,8 @@ def _worded(error: Any) -> str:
 def _stop(message: str, status: int, *, alike: bool = True) -> NoReturn:
     """Says why and leaves; what stops all of torchrun's processes `alike` is said once on a machine."""
     if not alike or first_here():
-        print("mgrade:", " ".join(message.split()), file=sys.stderr)
+        line = " ".join(message.split())
+        print("mgrade:", "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line), file=sys.stderr)
     sys.exit(status)
 
 

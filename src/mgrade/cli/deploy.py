@@ -108,9 +108,7 @@ def stream(
     if wav is None and sys.stdin is None:
         raise ValueError(f"standard input is closed: mgrade stream {source} < FILE.csv")
     _, program = read_export(source)
-    known = read_about(source)
-    if known is not None:
-        known = known.fit(program)
+    known = read_about(source, program)
     if labels and not (known and known.classes and known.labels):
         raise ValueError(f"--labels: {source} knows no labels of its outputs")
     samples = wav_samples(program, wav, known) if wav else csv_samples(program, sys.stdin, "standard input", known)

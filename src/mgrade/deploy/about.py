@@ -13,6 +13,7 @@ from typing import Any
 
 from mgrade._files import read_description
 from mgrade.deploy.program import Program
+from mgrade.nn import ModelConfig
 from mgrade.tasks import Task
 from mgrade.tasks.digits import LOUD, SpokenDigits
 from mgrade.tasks.digits import RATE as DIGITS_RATE
@@ -78,21 +79,21 @@ class About:
         if type(self.classes) is not bool:
             raise ValueError(f"classes must be true or false, got {self.classes!r:.40}")
 
-    def fit(self, program: Program) -> About:
-        """Itself, if these are names and rates for `program`."""
-        inputs = 0 if program.tokens else program.inputs
-        if self.frame > 1 and (program.tokens or inputs % self.frame):
+    def fit(self, model: Program | ModelConfig) -> About:
+        """Itself, if these are names and rates for what `model` takes and gives."""
+        inputs = 0 if model.tokens else model.inputs
+        if self.frame > 1 and (model.tokens or inputs % self.frame):
             raise ValueError(f"frame must divide the {inputs} inputs of a step, got {self.frame}")
         wanted = (
-            ("labels", program.outputs),
-            ("symbols", program.inputs if program.tokens else 0),
+            ("labels", model.outputs),
+            ("symbols", model.inputs if model.tokens else 0),
             ("channels", inputs // self.frame),
         )
         for name, count in wanted:
             given = len(getattr(self, name))
             if given not in (0, count):
                 raise ValueError(f"{name} must be {count}, one for each, got {given}")
-        if program.tokens and self.samples_per_second is not None:
+        if model.tokens and self.samples_per_second is not None:
             raise ValueError("samples_per_second is for sound, and this model reads tokens")
         return self
 
@@ -128,8 +129,8 @@ def about(task: Task) -> About:
     return About(classes=task.classes is not None)
 
 
-def read_about(folder: Path) -> About | None:
-    """What lies in an export; None if nothing does."""
+def read_about(folder: Path, model: Program | ModelConfig) -> About | None:
+    """What lies in an export of `model`, or beside it; None if nothing does."""
     path = folder / FILE
     if not path.is_file():
         return None
@@ -142,6 +143,6 @@ def read_about(folder: Path) -> About | None:
         if isinstance(chosen.get(name), list):
             chosen[name] = tuple(chosen[name])
     try:
-        return About(**chosen)
+        return About(**chosen).fit(model)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None

@@ -20,7 +20,7 @@ from mgrade.deploy.about import FILE as ABOUT
 from mgrade.deploy.about import About
 from mgrade.deploy.arduino import arduino_files
 from mgrade.deploy.c import print_c
-from mgrade.deploy.c.printer import check_name
+from mgrade.deploy.c.printer import RUNTIME, check_name
 from mgrade.deploy.convert import from_model
 from mgrade.deploy.interpreter import Interpreter
 from mgrade.deploy.onnx import to_onnx
@@ -90,10 +90,8 @@ def check_target(to: str, chip: str | None = None) -> None:
 def write_export(program: Program, name: str, to: str, folder: Path, known: About | None = None) -> dict[str, Any]:
     """Writes the files of an export to `folder`, and what is `known` about its classes and inputs; what it is."""
     check_target(to)
-    files = _printed(program, check_name(name), to, known)
-    for own in (DESCRIPTION, ABOUT):
-        if own in files:
-            raise ValueError(f"name must not be {name!r}: {own} is a file of its own")
+    check_folder(folder, check_name(name), to)
+    files = _printed(program, name, to, known)
     if known is not None:
         files[ABOUT] = known.to_bytes()
     description = {
@@ -111,7 +109,6 @@ def write_export(program: Program, name: str, to: str, folder: Path, known: Abou
         "files": sorted([*files, PROGRAM]),
     }
     files[PROGRAM] = program_bytes(program)
-    check_folder(folder, list(files))
     try:
         _write(folder, files, description)
     except OSError as error:
@@ -168,21 +165,37 @@ def _inside(path: str) -> bool:
     return bool(parts) and not PurePosixPath(path).is_absolute() and ".." not in parts
 
 
-def check_folder(folder: Path, files: list[str]) -> None:
-    """Refuses to write over files that are not an export's, and to write where no file can be."""
+def check_folder(folder: Path, name: str, to: str) -> None:
+    """Refuses, before long work, to write over files that are not an export's, and to write where no file can be."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: is not a folder")
     earlier = _files_of(folder)
     if earlier is None and (folder / "config.json").is_file():
         raise ValueError(f"{folder}: is the folder of a saved model: choose another")
     mine = set() if earlier is None else earlier | {DESCRIPTION}
-    for path in (*files, DESCRIPTION):
+    paths = [*_every_file(name, to), PROGRAM, ABOUT, DESCRIPTION]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ValueError(f"name must not be {name!r}: {path} is a file of its own")
         place = folder / path
         if place.is_dir() or any((folder / above).is_file() for above in PurePosixPath(path).parents):
             raise ValueError(f"{folder}: {path} cannot be written: something else is in its place")
         if path not in mine and place.exists():
             whose = "is no export" if earlier is None else "it is not of the export there"
             raise ValueError(f"{folder}: has a {path} already and {whose}: choose another folder")
+
+
+def _every_file(name: str, to: str) -> list[str]:
+    """All that a back end may make, whatever the program."""
+    if to == "onnx":
+        return [f"{name}.onnx"]
+    if to == "wasm":
+        return [f"{name}.wasm", f"{name}.relaxed.wasm", f"{name}.json", "package.json", "model.js"]
+    sources = [f"{name}.c", f"{name}.h", *RUNTIME[False], *RUNTIME[True]]
+    if to == "arduino":
+        about = ["library.properties", "library.json", f"examples/{name}/{name}.ino"]
+        return [*(f"src/{path}" for path in sources), *about]
+    return [*sources, "main.c", f"{name}_test.h"]
 
 
 def _printed(program: Program, name: str, to: str, known: About | None) -> dict[str, bytes]:

@@ -132,7 +132,7 @@ def open_source(folder: str | Path) -> Source:
             read_estimator(folder)
             sample = _kept(folder / SAMPLE, model.config.inputs)
             named = folder.absolute().parent.name if name == "model" else name  # `mgrade fit` calls all of them so
-            return Source(as_name(named), model, known=read_about(folder), sample=sample)
+            return Source(as_name(named), model, known=read_about(folder, model.config), sample=sample)
         return Source(as_name(name), model)
     hint = f": {folder / 'model'} is" if (folder / "model" / "config.json").is_file() else ""
     raise ValueError(f"{folder}: is neither a finished run (recipe.json) nor a saved model (config.json){hint}")

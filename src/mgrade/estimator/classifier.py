@@ -34,7 +34,8 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
 
     X is an array (cases, channels, time) or a list of arrays (channels, time), whose lengths may differ: aeon's and
     sktime's order of axes. With layout="cases_time_channels" time goes before channels in both. A table (cases, time)
-    holds series of one channel; as scikit-learn has it, later tables must be as wide (lists and arrays need not be).
+    or a list of unequal ones (time) holds series of one channel; as scikit-learn has it, later tables must be as wide
+    (lists and arrays need not be).
 
     Parameters
     ----------

@@ -21,7 +21,6 @@ import torch
 from mgrade.deploy import Program, verify, write_export
 from mgrade.deploy.about import FILE as ABOUT
 from mgrade.deploy.about import LONGEST
-from mgrade.deploy.export import DESCRIPTION
 from mgrade.deploy.export import check_folder as check_export
 from mgrade.deploy.judge import Streamed
 from mgrade.deploy.source import ESTIMATOR, SAMPLE, as_name
@@ -88,10 +87,9 @@ class Fitted:
 
     def write(self, folder: Path, to: str) -> dict[str, Any]:
         """The classifier in `folder`/model, the program in `folder`/`to`; what there is to say of the latter."""
-        name = folder.absolute().name
         try:
             self.classifier.save(folder / "model")
-            return write_export(self.program, as_name(name), to, folder / to, self.classifier.about_)
+            return write_export(self.program, as_name(folder.absolute().name), to, folder / to, self.classifier.about_)
         except OSError as error:
             raise ValueError(f"{folder}: cannot be written: {error.strerror}") from None
 
@@ -169,11 +167,8 @@ def check_output(out: Path, to: str) -> None:
         there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.exists(path))
         if not there.is_dir() or not os.access(there, os.W_OK):
             raise ValueError(f"--out must be a folder that can be written, got {there}")
-    if to == "wasm" and f"{as_name(out.absolute().name)}.json" in (DESCRIPTION, ABOUT):
-        raise ValueError(f"--out must not be {out.name!r}: the program is called that, and has a file of that name")
     check_model(out / "model", ESTIMATOR, SAMPLE, ABOUT)
-    if (out / to).is_dir():
-        check_export(out / to, sorted(path.name for path in (out / to).iterdir() if not path.name.startswith(".")))
+    check_export(out / to, as_name(out.absolute().name), to)
 
 
 def doubts(recordings: Recordings) -> list[str]:

@@ -35,20 +35,20 @@ class Cases(NamedTuple):
 
 
 def is_table(X: Any) -> bool:
-    """Whether X is a table (cases, time), which scikit-learn checks itself: anything but a list of arrays or 3 axes."""
+    """Whether X is a table (cases, time), which scikit-learn checks itself: anything but a list of series or 3 axes."""
     if isinstance(X, (list, tuple)):
-        return not (len(X) and hasattr(X[0], "ndim")) and np.ndim(_plain(X)) < 3
+        return not (len(X) and hasattr(X[0], "ndim")) and getattr(_stacked(X), "ndim", 3) < 3
     if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
         return not (len(X) and hasattr(X[0], "ndim"))
     return getattr(X, "ndim", 2) != 3
 
 
-def _plain(X: Any) -> Any:
-    """X as an array if it is one; a list of unequal lists, which is none, as a number."""
+def _stacked(X: Any) -> npt.NDArray[Any] | None:
+    """Nested lists as one array; None where they are of unequal lengths."""
     try:
         return np.asarray(X)
     except ValueError:
-        return 0.0
+        return None
 
 
 def from_table(table: npt.NDArray[Any]) -> Cases:
@@ -59,8 +59,9 @@ def from_table(table: npt.NDArray[Any]) -> Cases:
 def read(X: Any, layout: str) -> Cases:
     """Three axes, or a list of series with two (or one, for one channel): in the order that `layout` says."""
     check_layout(layout)
-    form = "array" if getattr(X, "ndim", 1) == 3 or not hasattr(X[0], "ndim") else "list"
-    rows = list(_numbers(X, "X")) if form == "array" else [_numbers(one, f"X[{i}]") for i, one in enumerate(X)]
+    stacked = X if getattr(X, "ndim", 1) == 3 else None if hasattr(X[0], "ndim") else _stacked(X)
+    form = "list" if stacked is None else "array"
+    rows = [_numbers(one, f"X[{i}]") for i, one in enumerate(X)] if stacked is None else list(_numbers(stacked, "X"))
     if not rows:
         raise ValueError("X must hold at least one series, got none")
     series = [_one(row, f"X[{index}]", layout) for index, row in enumerate(rows)]
@@ -95,8 +96,8 @@ def _numbers(X: Any, name: str) -> Series:
     if isinstance(X, Tensor):
         X = X.detach().cpu()
         X = (X.double() if X.is_floating_point() else X).numpy()  # NumPy has no bfloat16
-    else:
-        X = np.asarray(X)
+    elif (X := _stacked(X)) is None:
+        raise ValueError(f"{name} must have rows of one length")
     if np.iscomplexobj(X):
         raise ValueError(f"{name}: Complex data not supported")
     try:

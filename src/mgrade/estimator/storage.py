@@ -107,7 +107,7 @@ def load(cls: type[Estimator], folder: Path) -> Estimator:
         raise ValueError(f"{path}: must be of a model with {inputs} inputs and {outputs} outputs")
     estimator.model_, estimator.config_, estimator.n_channels_ = model, model.config, len(estimator.mean_)
     estimator.sample_ = sample
-    estimator.about_ = read_about(folder) or estimator._about()
+    estimator.about_ = read_about(folder, model.config) or estimator._about()
     return estimator
 
 

@@ -97,7 +97,7 @@ def _from_export(folder: Path) -> Exhibit:
         name = check_name(str(description.get("name")))
     except ValueError as error:
         raise ValueError(f"{folder / DESCRIPTION}: {error}") from None
-    known = read_about(folder) or _unknown(program)
+    known = read_about(folder, program) or _unknown(program)
     if description.get("to") != "wasm":
         return Exhibit(name, program, wasm.to_wasm(program, name), known)
     path = folder / f"{name}.wasm"

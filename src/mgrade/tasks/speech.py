@@ -204,7 +204,9 @@ def read_wav(path: Path, rate: int | None = RATE) -> npt.NDArray[np.int16]:
         with wave.open(str(path), "rb") as file:
             header = file.getparams()
             data = file.readframes(header.nframes)
-    except (wave.Error, EOFError, OSError, RuntimeError) as error:
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except (wave.Error, EOFError, RuntimeError) as error:
         raise ValueError(f"{path} is not a WAV file of PCM samples: {str(error) or 'it ends early'}") from None
     wanted = (
         ("nchannels", "channels", 1),

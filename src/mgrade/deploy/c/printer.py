@@ -91,6 +91,8 @@ TAKEN = (
     *("iso646", "limits", "locale", "math", "setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio"),
     *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
 )
+# The headers that the C of a program needs beside it, whole numbers or not; the first is included by it.
+RUNTIME = {True: ("mgrade_integer.h", "mgrade_lanes.h", "mgrade_dots.h"), False: ("mgrade_float.h",)}
 # Of a float program's outputs, as a share of the largest (or of 1): compilers and machines may sum in other orders.
 TOLERANCE = 1e-4
 
@@ -105,11 +107,6 @@ def check_name(name: str) -> str:
     if name in TAKEN:
         raise ValueError(f"name must not be that of a header of C, nor main, got {name!r}")
     return name
-
-
-def runtime(program: Program) -> tuple[str, ...]:
-    """The headers that a program's C needs beside it; the first is included by it."""
-    return ("mgrade_integer.h", "mgrade_lanes.h", "mgrade_dots.h") if program.integer else ("mgrade_float.h",)
 
 
 def print_c(
@@ -130,7 +127,7 @@ def print_c(
         f"{name}.h": printed.fill("model.h.in"),
         f"{name}.c": printed.fill("model.c.in"),
     }
-    for header in runtime(program):
+    for header in RUNTIME[program.integer]:
         files[header] = (HERE / header).read_text(encoding="utf-8").replace("@SIGMOID@", table)
     if test is not None:
         files["main.c"] = printed.fill("main.c.in")
@@ -164,7 +161,7 @@ class _Printed:
             "FIELDS": "\n".join(fields) or "    uint8_t nothing;",
             "SIZES": f"MG_BITS {8 * np.dtype(program.precision).itemsize}" if program.integer else f"MG_PANEL {panel}",
             "LAG": TYPES[program.lag_dtype],
-            "RUNTIME": runtime(program)[0],
+            "RUNTIME": RUNTIME[program.integer][0],
             "ARRAYS": "\n".join(_array(name, array) for name, array in self.arrays.values()),
             "SLOTS": "".join(f"    {value} v{slot}[{size}];\n" for slot, size in enumerate(self.slots.sizes)),
             "CALLS": "\n".join(f"    {call}" for call in (calls if fields else ["(void)state;", *calls])),
