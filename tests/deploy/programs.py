@@ -333,7 +333,7 @@ def edit(data: bytes, change: Callable[[dict[str, Any], dict[str, Any]], object]
     return len(text).to_bytes(8, "little") + text + data[end:]
 
 
-C99 = ("-std=c99", *WARNINGS)
+C99 = ("-std=c99", *WARNINGS, "-Werror")
 DRIVER = """
 #include <stdio.h>
 #include <stdlib.h>

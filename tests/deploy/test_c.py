@@ -28,7 +28,7 @@ from deploy.programs import (
     random_program,
 )
 from mgrade.deploy import Interpreter, Op, Program, compile, from_model, optimise, print_c
-from mgrade.deploy.c.host import FAST
+from mgrade.deploy.c.host import FAST, WARNINGS
 from mgrade.deploy.interpreter import MOST_STEPS
 from mgrade.deploy.program import SPECS
 
@@ -105,9 +105,12 @@ def test_delays_that_a_byte_does_not_hold(precision, inputs, snap):
 @pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS)
 def test_whatever_the_compiler_makes_of_it(tmp_path, cc, flags):
     """Whole numbers are the same to the bit; float32 to rounding, even where the compiler may do as it likes."""
+    # it warns of machines with AVX10, whatever the program
+    quiet = ("-Wno-invalid-feature-combination",) if cc == "clang-19" else ()
     for program in (program_of("lru_dcls", dim=70, depth=1), integer(program_of("mgrade", dim=37, depth=1, inputs=1))):
         x = inputs_for(program, 1, 60)
-        y = driven(tmp_path, program, x[0], cc, *C99, *flags)  # not in this process, which -ffast-math would change
+        # not in this process, which -ffast-math would change
+        y = driven(tmp_path, program, x[0], cc, *C99, *quiet, *flags)
         assert_as_interpreted(program, y, Interpreter(program).run(x)[0])
 
 
@@ -267,6 +270,14 @@ def test_whole_numbers_beyond_their_bits_are_the_largest_there_are():
 def test_a_compiler_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="no C compiler found: no-such-compiler is not installed"):
         compile(program_of("mgrade"), cc="no-such-compiler")
+
+
+def test_warnings_stop_tests_and_nobody_else(monkeypatch):
+    program, picky = program_of("mgrade"), (*QUICK, "-Wtraditional")
+    with pytest.raises(RuntimeError, match="traditional"):
+        compile(program, cc="gcc", flags=picky)
+    monkeypatch.setattr("mgrade.deploy.c.host.WARNINGS", WARNINGS)
+    assert_same(program, flags=picky)
 
 
 def test_what_a_compiler_says_is_passed_on():

@@ -8,11 +8,12 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from mgrade.deploy.c.host import WARNINGS
 from mgrade.deploy.chip.chips import GCC, Chip, ChipError, program
 
 FLAGS = (
     *("-std=c99", "-O3", "-fomit-frame-pointer", "-fopenmp-simd", "-ffunction-sections", "-fdata-sections"),
-    *("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror"),
+    *WARNINGS,
 )
 """What a model's files are compiled with, after the flags of the chip. Clang would keep a register for frames."""
 INTEGER_FLAGS = ("-fno-unroll-loops",)

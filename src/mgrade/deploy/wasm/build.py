@@ -11,6 +11,7 @@ from typing import Any
 
 import mgrade
 from mgrade._files import replace
+from mgrade.deploy.c.host import WARNINGS
 from mgrade.deploy.c.printer import check_name, print_c
 from mgrade.deploy.c.slots import Slots
 from mgrade.deploy.program import Program, Unit
@@ -23,7 +24,7 @@ FLAGS = (
     # -O3 unrolls further: twice the code for whole numbers, and no faster
     *("--target=wasm32", "-std=c99", "-O2", "-msimd128", "-mbulk-memory"),
     *("-ffreestanding", "-nostdlib", "-nostdlibinc"),
-    *("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion", "-Werror"),
+    *WARNINGS,
     *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--export=__heap_base", "-Wl,--stack-first"),
 )
 RELAXED = ("-mrelaxed-simd",)
