@@ -12,8 +12,9 @@ import pytest
 import typer
 
 from mgrade.cli import main
-from mgrade.cli.data import GENERATED, data_app
+from mgrade.cli.data import data_app
 from mgrade.tasks.images import Image
+from mgrade.tasks.inventory import GENERATED
 from mgrade.tasks.labelled import data_folder
 from mgrade.tasks.listops import ListOps
 from mgrade.tasks.pathfinder import Pathfinder
@@ -105,6 +106,11 @@ def test_what_training_would_read_first_decides(tmp_path, capsys):
     assert [rows[name]["state"] for name in ("listops", "pathfinder", "pathx")] == ["incomplete", "incomplete", "there"]
     assert rows["listops"]["missing"] == ["listops/basic_train.tsv", "listops/basic_val.tsv"]
     assert rows["pathfinder"]["missing"] == ["pathfinder32/curv_contour_length_14"]
+    (tmp_path / "cifar-10-batches-bin").mkdir()
+    (tmp_path / "cifar10_gray.npz").touch()
+    assert listed(capsys, tmp_path)["cifar10"]["state"] == "incomplete"
+    with pytest.raises(ValueError, match=r"data_batch_1\.bin is missing"):
+        Image().read("train", tmp_path)
     (tmp_path / "pathfinder32").rmdir()
     assert listed(capsys, tmp_path)["pathfinder"]["state"] == "there"
 

@@ -15,11 +15,11 @@ from types import FrameType
 from typing import Annotated, Any, NoReturn, Optional
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 import mgrade
 from mgrade.cli import deploy, fit, footprint, play, report, training
+from mgrade.cli.common import AsJson, Data, check_seeds, console, first_here, say, use_data
 from mgrade.cli.data import data_app
 
 app = typer.Typer(
@@ -111,13 +111,8 @@ def _stop(message: str, status: int, *, alike: bool = True) -> NoReturn:
     """Says why and leaves; what stops all of torchrun's processes `alike` is said once on a machine."""
     if not alike or first_here():
         line = " ".join(message.split())
-        print("mgrade:", "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line), file=sys.stderr)
+        say("".join(one if one.isprintable() else ascii(one)[1:-1] for one in line))
     sys.exit(status)
-
-
-def first_here() -> bool:
-    """Whether this is the only one of torchrun's processes on a machine that speaks for all."""
-    return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
 def _version(asked: bool) -> None:
@@ -136,7 +131,7 @@ def _root(
 
 
 @app.command()
-def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False) -> None:
+def info(as_json: AsJson = False) -> None:
     """Say versions, devices and which backends are active."""
     facts = _facts()
     if as_json:
@@ -145,7 +140,7 @@ def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in facts.items():
         table.add_row(name, ", ".join(value) if isinstance(value, list) else str(value))
-    Console().print(table)
+    console().print(table)
 
 
 def _facts() -> dict[str, str | list[str]]:
@@ -177,13 +172,13 @@ def demo(
     ),
     epochs: Annotated[Optional[int], typer.Option(help="Training epochs.")] = None,  # noqa: UP045
     seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
-    data: training.Data = None,
+    data: Data = None,
 ) -> None:
     """Train a small model on real recordings, shrink it step by step, export it to C, and stream the test set."""
     from mgrade.demo import run
 
-    training.use_data(data)
-    training.check_seeds([seed])
+    use_data(data)
+    check_seeds([seed])
     story = run(out, epochs, seed)
     table = Table(box=None, pad_edge=False)
     for column in ("Japanese Vowels: who speaks?", "test accuracy", "weights", "state of a stream"):
@@ -191,13 +186,13 @@ def demo(
     for stage in story.stages:
         accuracy = f"{100 * stage.figures['accuracy']:.2f} %"
         table.add_row(stage.name, accuracy, f"{stage.parameter_bytes:,} B", f"{stage.state_bytes:,} B")
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(table)
-    console.print(f"\ntrained in {story.train_seconds:.0f} s", end="")
+    screen = console()
+    screen.print(table)
+    screen.print(f"\ntrained in {story.train_seconds:.0f} s", end="")
     if story.step_microseconds is not None:
-        console.print(f"; a compiled step takes {story.step_microseconds:.2g} us on one core of this machine", end="")
-    console.print(f"\nroom for it on {len(story.fits)} chips, from the smallest: {', '.join(story.fits[:4])}, …")
-    console.print(
+        screen.print(f"; a compiled step takes {story.step_microseconds:.2g} us on one core of this machine", end="")
+    screen.print(f"\nroom for it on {len(story.fits)} chips, from the smallest: {', '.join(story.fits[:4])}, …")
+    screen.print(
         f"C files: {story.files}    try: mgrade export {out}/runs/vowels/mgrade/seed{seed} --verify cortex-m55",
         markup=False,
     )

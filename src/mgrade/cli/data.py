@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from mgrade.cli.training import check_seeds
+from mgrade.cli.common import AsJson, check_seeds, console
 
 data_app = typer.Typer(
     name="data",
@@ -30,39 +29,17 @@ Where = Annotated[
     typer.Option("--data", "--out", help="The data folder. Default: MGRADE_DATA, or the folder `data`."),
 ]
 
-# What is generated: the file, what in the data folder is read in its place, all that must then be there, and a title.
-GENERATED = {
-    "listops": (
-        "listops.npz",
-        "listops/basic_*.tsv",
-        [f"listops/basic_{part}.tsv" for part in ("train", "val", "test")],
-        "ListOps (Long Range Arena), generated",
-    ),
-    "pathfinder": (
-        "pathfinder32.npz",
-        "pathfinder32",
-        ["pathfinder32/curv_contour_length_14"],
-        "Pathfinder, 32 x 32 (Long Range Arena), generated",
-    ),
-    "pathx": (
-        "pathfinder128.npz",
-        "pathfinder128",
-        ["pathfinder128/curv_contour_length_14"],
-        "Path-X, 128 x 128 (Long Range Arena), generated",
-    ),
-}
-
 
 @data_app.command("list")
 def show(
     data: Where = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what is in the data folder, what is missing, and the command that gets it."""
+    from mgrade.tasks.inventory import inventory
+
     folder = _folder(data)
-    rows = [_fetched(name, folder, data) for name in _sources()]
-    rows += [_generated(name, folder, data) for name in GENERATED]
-    rows += [_packaged(name, folder) for name in _problems()]
+    rows = inventory(folder, data)
     if as_json:
         print(json.dumps({"folder": str(folder), "sources": rows}, indent=1))
         return
@@ -72,9 +49,9 @@ def show(
     for row in rows:
         state = f"{row['state']}, for {row['only_for']}" if row.get("only_for") else row["state"]
         table.add_row(row["name"], state, row["title"], ", ".join(row["there"]), row["command"] or "")
-    console = Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False)  # names are names
-    console.print(f"data folder: {folder}", highlight=False)
-    console.print(table)
+    screen = console(markup=False, emoji=False)  # names are names
+    screen.print(f"data folder: {folder}", highlight=False)
+    screen.print(table)
 
 
 @data_app.command()
@@ -89,6 +66,7 @@ def fetch(
 ) -> None:
     """Download official data, compare its SHA-256 and unpack it; goes on with a download that broke off."""
     from mgrade.tasks import download, series
+    from mgrade.tasks.inventory import GENERATED
     from mgrade.tasks.sources import SOURCES
 
     folder = _folder(data)
@@ -113,6 +91,8 @@ def generate(
     contour_length: Annotated[Number, typer.Option(help="pathfinder, pathx: dashes of a curve, 6, 9 or 14.")] = None,
 ) -> None:
     """Generate data by the rules of the official generators; as many as the official sets have, if not said."""
+    from mgrade.tasks.inventory import GENERATED, maker
+
     if name not in GENERATED:
         raise ValueError(f"name must be one of {', '.join(GENERATED)}, got {name!r}")
     check_seeds([seed])
@@ -123,26 +103,13 @@ def generate(
         if value is not None:
             raise ValueError(f"--{option.replace('_', '-')} does not go with {name}, got {value}")
     options = {option: value for option, value in {**sizes, **images}.items() if value is not None}
-    path, make = _made(name, contour_length)
-    path = _folder(data) / path
+    file, make = maker(name, contour_length)
+    path = _folder(data) / file
     if path.exists():
         raise ValueError(f"{path} is there already; move it away to generate it anew")
     with _bar(name, MofNCompleteColumn()) as told:
         make(path, seed=seed, progress=told, **options)
     print(f"{name}: {path}")
-
-
-def _made(name: str, contour_length: int | None) -> tuple[Path, Callable[..., None]]:
-    """The file that a set is called, and what makes it."""
-    if name == "listops":
-        from mgrade.tasks import listops
-
-        return Path(GENERATED[name][0]), listops.generate_set
-    from mgrade.tasks import pathfinder
-
-    size = 32 if name == "pathfinder" else 128
-    file = pathfinder.file_name(size, 14 if contour_length is None else contour_length)
-    return Path(file), functools.partial(pathfinder.generate_set, size=size)
 
 
 def _folder(data: Path | None) -> Path:
@@ -151,88 +118,14 @@ def _folder(data: Path | None) -> Path:
     return data or data_folder()
 
 
-def _sources() -> list[str]:
-    from mgrade.tasks.sources import SOURCES
-
-    return list(SOURCES)
-
-
-def _problems() -> list[str]:
-    from mgrade.tasks.series import PROBLEMS
-
-    return list(PROBLEMS)
-
-
-def _fetched(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
-    """A row of the list, of something to fetch."""
-    from mgrade.tasks.sources import SOURCES
-
-    source = SOURCES[name]
-    missing = source.missing(folder)
-    compact = [file for file in source.compact if (folder / file).is_file()]
-    there = [place for place in source.places.values() if (folder / place).exists()] + compact
-    whole = compact and len(compact) == len(source.compact)
-    state = "there" if not missing else "compact" if whole else "incomplete" if there else "missing"
-    return {
-        "name": name,
-        "state": state,
-        "only_for": source.compact_for if state == "compact" else None,
-        "title": source.title,
-        "there": there,
-        "missing": missing,
-        "command": _command("fetch", name, data) if missing else None,
-    }
-
-
-def _generated(name: str, folder: Path, data: Path | None) -> dict[str, Any]:
-    """A row of the list, of something to generate."""
-    file, official, needs, title = GENERATED[name]
-    first = any(folder.glob(official))
-    needs = needs if first else [file]
-    there = [official.split("/")[0]] * first + [file] * (folder / file).is_file()
-    missing = [need for need in needs if not (folder / need).exists()]
-    return {
-        "name": name,
-        "state": "there" if not missing else "incomplete" if there else "missing",
-        "title": title,
-        "there": there,
-        "missing": missing,
-        "command": None if there else _command("generate", name, data),
-    }
-
-
-def _packaged(name: str, folder: Path) -> dict[str, Any]:
-    """A row of the list, of something that a package holds if the data folder does not."""
-    from mgrade.tasks.series import GET, PROBLEMS
-
-    task = PROBLEMS[name]
-    source = task.source(folder)
-    compact = source is not None and source.is_file()
-    missing = [file for file in task.files if source is None or not (compact or (source / file).is_file())]
-    return {
-        "name": name,
-        "state": "missing" if source is None else "compact" if compact else "incomplete" if missing else "there",
-        "title": task.title,
-        "there": [] if source is None else [str(source)],
-        "missing": missing,
-        "command": GET if source is None else None,
-    }
-
-
-def _command(verb: str, name: str, data: Path | None) -> str:
-    from mgrade.tasks.labelled import option
-
-    return f"mgrade data {verb} {name}" + (option("--data", data) if data else "")
-
-
 @contextmanager
 def _bar(name: str, amount: Any) -> Iterator[Told]:
     """Something to tell how far it is: a bar on a terminal, otherwise a line at every tenth."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    screen = Console(stderr=True)
+    if not screen.is_terminal:
         yield _Lines(name)
         return
-    with Progress(TextColumn(name), BarColumn(), amount, TimeRemainingColumn(), console=console) as bar:
+    with Progress(TextColumn(name), BarColumn(), amount, TimeRemainingColumn(), console=screen) as bar:
         task = bar.add_task(name, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

@@ -6,12 +6,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Optional
+from typing import Annotated, Any, Optional
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from mgrade.cli.common import AsJson, Data, console, fail, use_data
 
 
 def export(
@@ -32,11 +33,10 @@ def export(
         typer.Option(help="Run it on an emulated chip, as cortex-m55, and compare every output."),
     ] = None,
     judge: Annotated[bool, typer.Option("--judge", help="Stream the run's test set through the program.")] = False,
-    data: Annotated[Optional[Path], typer.Option(help="Folder with data sets.")] = None,  # noqa: UP045
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    data: Data = None,
+    as_json: AsJson = False,
 ) -> None:
     """Export a trained model: C for a chip, an Arduino library, ONNX or WebAssembly."""
-    from mgrade.cli.training import use_data
     from mgrade.deploy import Choices, build, check_target, open_source, write_export
     from mgrade.deploy import verify as run_on_chip
     from mgrade.deploy.c.printer import check_name
@@ -54,7 +54,7 @@ def export(
         try:
             facts["verify"] = run_on_chip(out, verify)
         except ChipError as error:
-            _fail(str(error))
+            fail(str(error))
     if figures is not None:
         facts["test"] = figures
     if as_json:
@@ -62,13 +62,7 @@ def export(
     else:
         _show(facts, out)
     if verify is not None and not facts["verify"]["equal"]:
-        _fail(f"{verify} and the interpreter differ by {facts['verify']['error']:.2g}")
-
-
-def _fail(message: str) -> NoReturn:
-    """What was written is whole, but does not do what it should."""
-    print("mgrade:", message, file=sys.stderr)
-    raise SystemExit(1)
+        fail(f"{verify} and the interpreter differ by {facts['verify']['error']:.2g}")
 
 
 def _show(facts: dict[str, Any], out: Path) -> None:
@@ -84,7 +78,7 @@ def _show(facts: dict[str, Any], out: Path) -> None:
         table.add_row("flash", f"{found['flash_bytes']:,} bytes")
         table.add_row("RAM", f"{found['ram_bytes']:,} bytes, {found['stack_bytes']:,} of them stack")
         table.add_row("instructions a step", f"{found['instructions']:,}")
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    console().print(table)
 
 
 def stream(
@@ -127,12 +121,11 @@ def stages(
     tensors: Annotated[bool, typer.Option("--tensors", help="Also what rounding each matrix alone costs.")] = False,
     chip: Annotated[Optional[str], typer.Option(help="Also run float32 and int8 on a chip.")] = None,  # noqa: UP045
     out: Annotated[Optional[Path], typer.Option(help="Write a result file.")] = None,  # noqa: UP045
-    data: Annotated[Optional[Path], typer.Option(help="Folder with data sets.")] = None,  # noqa: UP045
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    data: Data = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show what every stage of an export keeps of a run's accuracy, and its bytes: snapping, trimming, int8."""
     from mgrade._files import prepare_place, replace
-    from mgrade.cli.training import use_data
     from mgrade.deploy.stages import stage_report
 
     use_data(data)
@@ -151,7 +144,7 @@ def stages(
     for stage in report["stages"]:
         cells = [f"{stage['figures'][name]:.4f}" for name in figures]
         table.add_row(stage["name"], *cells, f"{stage['parameter_bytes']:,} B", f"{stage['state_bytes']:,} B")
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    console().print(table)
     for entry in report.get("tensors", [])[:5]:
         print(f"dearest: op {entry['op']} {entry['kind']} {entry['array']} {entry['shape']}")
     for entry in report.get("chips", []):

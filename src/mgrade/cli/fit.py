@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import statistics
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mgrade.cli.deploy import _fail
+from mgrade.cli.common import AsJson, console, fail, say
 
 if TYPE_CHECKING:
     from mgrade.estimator.fitting import Fitted
@@ -48,7 +47,7 @@ def fit(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the weights, and of what is held out.")] = 0,
     verify: Annotated[bool, typer.Option("--verify", help="Run the program on the chip's emulated core.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a classifier on labelled recordings, judge it on others, and write it as a program for a chip."""
     from mgrade.deploy import check_target
@@ -78,8 +77,8 @@ def fit(
     facts: dict[str, Any] = {"channels": known.channels, "recordings": _lengths(whole)}
     unit = "recordings" if window is None else f"pieces of {window} samples"
     for doubt in doubts(whole):
-        _say(doubt)
-    _say("{count} recordings of {shortest} to {longest} samples, median {median:g}".format(**facts["recordings"]))
+        say(doubt)
+    say("{count} recordings of {shortest} to {longest} samples, median {median:g}".format(**facts["recordings"]))
     with Console(stderr=True).status(f"training on {len(training.series)} {unit}") as status:
         found = train(
             training,
@@ -88,7 +87,7 @@ def fit(
             frame,
             status.update,
             window,
-            _say,
+            say,
             precision=precision,
             epochs=epochs,
             random_state=seed,
@@ -111,17 +110,17 @@ def fit(
         try:
             facts["verify"] = verify_on(target, out / to)
         except ChipError as error:
-            _fail(str(error))
+            fail(str(error))
     if as_json:
         print(json.dumps(facts, indent=1))
     else:
         _show(facts, found, target, out, to, unit)
     if lost := found.shortfall():
-        _say(lost)
+        say(lost)
     if target is not None and not fits:
-        _fail(f"the program does not fit {target.name}: give a smaller --budget than {limit} bytes")
+        fail(f"the program does not fit {target.name}: give a smaller --budget than {limit} bytes")
     if verify and not facts["verify"]["equal"]:
-        _fail(f"the chip and the interpreter differ by {facts['verify']['error']:.2g}")
+        fail(f"the chip and the interpreter differ by {facts['verify']['error']:.2g}")
 
 
 def _read(path: Path, label: str, sequence: str | None, channels: str | None) -> Recordings:
@@ -162,10 +161,6 @@ def _lengths(recordings: Recordings) -> dict[str, float]:
     }
 
 
-def _say(line: str) -> None:
-    print("mgrade:", line, file=sys.stderr)
-
-
 def _need_sklearn() -> None:
     try:
         import sklearn  # noqa: F401
@@ -195,7 +190,7 @@ def _show(facts: dict[str, Any], found: Fitted, chip: Chip | None, out: Path, to
             "a step", f"{ran['instructions']:,} instructions{_rate(ran['steps_a_second'], found.classifier.frame_)}"
         )
     table.add_row("written to", escape(f"{out / to}, {out / 'model'}"))
-    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+    console(highlight=False).print(table)
 
 
 def _judged(truth: str, said: dict[str, int], recordings: int) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
-from rich.console import Console
 from rich.table import Table
+
+from mgrade.cli.common import AsJson, console
 
 if TYPE_CHECKING:
     from mgrade.footprint import Candidate, Chip, Footprint, Limits
@@ -25,7 +25,6 @@ class Precision(str, Enum):
     int8 = "int8"
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
 At = Annotated[Precision, typer.Option("--precision", help="Of weights; with int8, buffers are int16.")]
 Text = Optional[str]  # noqa: UP045
 Instantiated = Annotated[bool, typer.Option("--instantiated", help="Store delay kernels written out, as Appendix C.")]
@@ -57,23 +56,23 @@ def footprint(
     if as_json:
         print(json.dumps({"name": found.name, **measured.to_dict(chips), "published": beside}, indent=1))
         return
-    console = _console()
-    console.print(f"{found.name}, {precision.value}: {_shape(measured)}", highlight=False, markup=False)
-    console.print()
-    console.print(_components(measured))
-    console.print()
-    console.print(_chips(chips, measured.fits, lambda chip: measured.fits(chip, instantiated=True)))
-    console.print()
+    screen = console()
+    screen.print(f"{found.name}, {precision.value}: {_shape(measured)}", highlight=False, markup=False)
+    screen.print()
+    screen.print(_components(measured))
+    screen.print()
+    screen.print(_chips(chips, measured.fits, lambda chip: measured.fits(chip, instantiated=True)))
+    screen.print()
     if measured.too_wide:
-        console.print(
+        screen.print(
             f"fits nowhere in {precision.value}: a sum of its layers has {widest(found.config)} terms, and an export in"
             f" whole numbers at most {MAX_INTEGER_TERMS}",
             highlight=False,
         )
-    console.print(_beside(precision), highlight=False)
+    screen.print(_beside(precision), highlight=False)
     if others:
-        console.print()
-        console.print(_published(beside) if beside else "the paper has no published models of this task")
+        screen.print()
+        screen.print(_published(beside) if beside else "the paper has no published models of this task")
 
 
 def size(
@@ -106,11 +105,11 @@ def size(
         }
         print(json.dumps(document, indent=1))
         return
-    console = _console()
+    screen = console()
     told = f"{len(found):,} configurations fit {_says(limits)} at {precision.value}; the largest:"
-    console.print(told, highlight=False)
-    console.print(_candidates(shown, limits))
-    console.print(_beside(precision), highlight=False)
+    screen.print(told, highlight=False)
+    screen.print(_candidates(shown, limits))
+    screen.print(_beside(precision), highlight=False)
 
 
 def _beside(precision: Precision) -> str:
@@ -148,10 +147,6 @@ def _operations(rate: float | None, chip: Chip | None, precision: str) -> float 
     if capacity is None:
         raise ValueError(f"--rate: how fast {chip.name} computes in {precision} is not known")
     return capacity / rate
-
-
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else 200)
 
 
 def _says(limits: Limits) -> str:
@@ -203,12 +198,12 @@ def _show_program(name: str, figures: dict[str, Any], chips: tuple[Chip, ...], a
     for kind, part in {**figures["components"], "all": every}.items():
         sizes = [part[what][unit] for what in ("parameters", "buffer") for unit in ("count", "bytes")]
         table.add_row(kind, *(f"{value:,}" if value else "" for value in (part["operations"], *sizes)))
-    console = _console()
-    console.print(f"{name}: a program with {figures['precision']} activations", highlight=False, markup=False)
-    console.print()
-    console.print(table)
-    console.print()
-    console.print(_chips(chips, lambda chip: figures["fits"][chip.name]))
+    screen = console()
+    screen.print(f"{name}: a program with {figures['precision']} activations", highlight=False, markup=False)
+    screen.print()
+    screen.print(table)
+    screen.print()
+    screen.print(_chips(chips, lambda chip: figures["fits"][chip.name]))
 
 
 def _chips(

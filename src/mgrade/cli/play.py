@@ -9,6 +9,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from mgrade.cli.common import Data, use_data
+
 MaybePath = Optional[Path]  # noqa: UP045
 
 
@@ -24,10 +26,9 @@ def play(
     ] = None,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser, print the address only.")] = False,
-    data: Annotated[MaybePath, typer.Option(help="Folder with data sets.")] = None,
+    data: Data = None,
 ) -> None:
     """Run an exported model in the browser: microphone, file, drawn signal or test data, and what moves inside."""
-    from mgrade.cli.training import use_data
     from mgrade.play import open_exhibit, site, write_site
 
     use_data(data)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
+
+from mgrade.cli.common import say
 
 
 def report(
@@ -36,4 +37,4 @@ def report(
     if not found.runs():
         print(f"no run lies under {results} yet; the quickest is: mgrade train vowels/mgrade")
     if lacking is not None:
-        print("mgrade:", lacking, file=sys.stderr)
+        say(lacking)

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from mgrade.cli.common import AsJson, Data, On, check_seeds, choose_device, console, first_here, say, use_data
 
-class Device(str, Enum):
-    """Where to compute."""
+if TYPE_CHECKING:
+    from mgrade.train import Stopped
 
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder under which runs/ and results/ lie.")]
-On = Annotated[Optional[Device], typer.Option("--device", help="Default: cuda where there is one.")]  # noqa: UP045
-Data = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option("--data", help="Folder of the data sets. Default: MGRADE_DATA, or ./data."),
-]
 Minutes = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option("--max-minutes", help="Stop after so many minutes; what was begun can be gone on with."),
@@ -58,7 +46,7 @@ def recipes(
             variants = [other.partition("@")[2] for other in names if other.startswith(f"{name}@")]
             also = f" Variants: {', '.join('@' + variant for variant in variants)}." if variants else ""
             table.add_row(name, heading(name) + also)
-    Console().print(table)
+    console().print(table)
 
 
 def train(
@@ -96,9 +84,7 @@ def train(
             tensorboard=tensorboard,
         )
     except Stopped as stopped:
-        if os.environ.get("RANK", "0") == "0":
-            print("mgrade:", stopped, file=sys.stderr)
-        raise SystemExit(128 + stopped.signal if stopped.signal else 0) from None
+        _tell(stopped)
 
 
 def evaluate(
@@ -129,7 +115,6 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Run what is missing of the paper's experiments, and print the paper's figures and ours side by side."""
-    from mgrade.cli import first_here
     from mgrade.report import rows
     from mgrade.report.tables import HEAD
     from mgrade.train import Stopped, run_missing
@@ -142,9 +127,7 @@ def reproduce(
             with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
                 run_missing(experiments, root=out, device=choose_device(device), max_minutes=max_minutes)
         except Stopped as stopped:
-            print("mgrade:", stopped, file=sys.stderr)
-            if stopped.signal:
-                raise SystemExit(128 + stopped.signal) from None
+            _tell(stopped)
     if not first_here():
         return
     found = rows(experiments, out / "results")
@@ -156,25 +139,12 @@ def reproduce(
         table.add_column(column, justify="left" if column in ("recipe", "figure") else "right", no_wrap=True)
     for row in found:
         table.add_row(*row.cells())
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    console().print(table)
 
 
-def check_seeds(seeds: list[int]) -> None:
-    """Refuses a negative seed."""
-    if min(seeds, default=0) < 0:
-        raise ValueError(f"seed must be at least 0, got {min(seeds)}")
-
-
-def use_data(folder: Path | None) -> None:
-    """Makes `folder` the one that tasks read."""
-    if folder is not None:
-        if not folder.is_dir():
-            raise ValueError(f"--data must be a folder, got {folder}")
-        os.environ["MGRADE_DATA"] = str(folder.absolute())
-
-
-def choose_device(device: Device | None) -> str:
-    """The device asked for, or CUDA where there is one."""
-    import torch
-
-    return device.value if device else "cuda" if torch.cuda.is_available() else "cpu"
+def _tell(stopped: Stopped) -> None:
+    """Says, once on a machine, why training ended early; after a signal the command ends, as others do."""
+    if first_here():
+        say(str(stopped))
+    if stopped.signal:
+        raise SystemExit(128 + stopped.signal) from None

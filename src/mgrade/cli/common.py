@@ -1,0 +1,69 @@
+"""What several commands share: options, consoles, and how they end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, Optional
+
+import typer
+from rich.console import Console
+
+
+class Device(str, Enum):
+    """Where to compute."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
+On = Annotated[Optional[Device], typer.Option("--device", help="Default: cuda where there is one.")]  # noqa: UP045
+Data = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--data", help="Folder of the data sets. Default: MGRADE_DATA, or ./data."),
+]
+
+
+def use_data(folder: Path | None) -> None:
+    """Makes `folder` the one that tasks read."""
+    if folder is not None:
+        if not folder.is_dir():
+            raise ValueError(f"--data must be a folder, got {folder}")
+        os.environ["MGRADE_DATA"] = str(folder.absolute())
+
+
+def choose_device(device: Device | None) -> str:
+    """The device asked for, or CUDA where there is one."""
+    import torch
+
+    return device.value if device else "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def check_seeds(seeds: list[int]) -> None:
+    """Refuses a negative seed."""
+    if min(seeds, default=0) < 0:
+        raise ValueError(f"seed must be at least 0, got {min(seeds)}")
+
+
+def console(**options: Any) -> Console:
+    """Standard output: as wide as the terminal, or wide enough for every table where it goes elsewhere."""
+    return Console(width=None if sys.stdout.isatty() else 200, **options)
+
+
+def say(line: str) -> None:
+    """One line on standard error."""
+    print("mgrade:", line, file=sys.stderr)
+
+
+def fail(message: str) -> NoReturn:
+    """What was written is whole, but does not do what it should."""
+    say(message)
+    raise SystemExit(1)
+
+
+def first_here() -> bool:
+    """Whether this is the only one of torchrun's processes on a machine that speaks for all."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
