@@ -56,9 +56,12 @@ def lock(path: Path) -> IO[bytes] | None:
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         file.close()
         return None
+    except OSError:  # a file system that has no locks
+        file.close()
+        raise
     return file
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from mgrade.footprint import measure
 from mgrade.report import rows
+from mgrade.report.html import missing
+from mgrade.report.runs import all_runs, by_recipe
 from mgrade.train import load_recipe
 
 
@@ -50,6 +52,23 @@ def test_a_result_of_a_changed_recipe_does_not_count(tmp_path):
     document["recipe"]["train"]["steps"] = 10
     path.write_text(json.dumps(document))
     assert rows(["flipflop"], tmp_path)[1].ours == ()
+
+
+def test_a_seed_that_the_recipe_does_not_have_counts_nowhere_beside_the_paper(tmp_path):
+    result(tmp_path, "flipflop/mgrade", 0, test_accuracy=0.9)
+    result(tmp_path, "flipflop/mgrade", 99, test_accuracy=0.1)
+    known, others = by_recipe(all_runs(tmp_path))
+    assert [run.seed for run in known["flipflop/mgrade"]] == [0]
+    assert [run.seed for run in others] == [99]
+    assert next(row for row in rows(["flipflop"], tmp_path) if row.ours).ours == (0.9,)
+
+
+def test_only_what_the_command_runs_is_said_to_be_missing(tmp_path):
+    found = rows(["image"], tmp_path)
+    variants = [row for row in found if "@" in row.recipe]
+    assert len(variants) > 1
+    assert missing(variants, ["lra"]) is None
+    assert "mgrade reproduce lra" in str(missing(found, ["lra"]))
 
 
 def test_a_result_on_other_data_does_not_count(tmp_path):

@@ -1,9 +1,11 @@
 """What a run or a recipe must not be: without finite weights, outside its folder, of a checkpoint that is none."""
 
+import errno
 import hashlib
 import itertools
 import json
 import math
+import os
 import re
 
 import pytest
@@ -195,6 +197,15 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
     assert (tmp_path / "precious").read_text() == "mine"
 
 
+def test_a_file_system_without_locks_is_not_taken_for_another_process(tmp_path, monkeypatch):
+    def unable(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", unable)
+    with pytest.raises(ValueError, match="cannot be written: No locks available"):
+        launch(small("flipflop/mgrade"), seeds=[0], root=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "setting", "message"),
     [
@@ -209,12 +220,22 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
             "train.sigma_from=2.0",
             r"train\.sigma_from needs learnable delays, got 2\.0 for conv 'dilated'",
         ),
-        ("flipflop/mgrade", "task.test=2147483648", r"task\.test times a length of 32 must be at most 2147483648"),
+        (
+            "flipflop/mgrade",
+            "train.sigma_until=0.5",
+            r"train\.sigma_until needs sigma_from: the width from which taps narrow, got 0\.5",
+        ),
+        ("flipflop/mgrade", "task.test=2147483648", r"task\.test times 32 steps must be at most 2147483648"),
     ],
 )
 def test_what_a_recipe_has_no_use_or_no_room_for_is_refused(name, setting, message):
     with pytest.raises(ValueError, match=message):
         small(name, setting)
+
+
+def test_what_a_drawn_set_asks_for_is_counted_in_all_its_steps():
+    with pytest.raises(ValueError, match=r"^task\.test times 165 steps must be at most 2147483648, got 2000000000$"):
+        load_recipe("highfreq/mgrade-1l", ["task.test=2000000000"])
 
 
 @pytest.mark.parametrize("read", [load_recipe, source])

@@ -46,6 +46,30 @@ def test_a_snapped_run_ends_with_whole_delays_which_an_export_keeps(recipe, tmp_
     np.testing.assert_allclose(kernel, plain.ops[1].arrays["weight"], atol=1e-7)
 
 
+def test_averages_begin_anew_where_taps_change_places(recipe, tmp_path, monkeypatch):
+    kernels = []
+
+    def compare(run):
+        exact = run.model.layers[0].conv.kernel()
+        with run.training.averaged():
+            kernels.append((exact, run.model.layers[0].conv.kernel()))
+
+    def narrow(run):
+        snaps = run.step == max(run.sigma)
+        if snaps:
+            compare(run)
+        real(run)
+        if snaps:
+            compare(run)
+
+    real = Run._narrow
+    monkeypatch.setattr(Run, "_narrow", narrow)
+    launch(recipe("train.average=0.99", "model.position_init='random'"), seeds=[0], root=tmp_path)
+    before, after = kernels
+    assert not torch.equal(*before)
+    assert torch.equal(*after)
+
+
 def test_a_saved_model_is_on_the_grid_of_int8_so_that_an_export_rounds_nothing(recipe, tmp_path):
     launch(recipe(), seeds=[0], root=tmp_path)
     model = load(tmp_path / "runs/flipflop/mgrade/seed0/model")

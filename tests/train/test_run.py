@@ -1,11 +1,13 @@
 """A run ends in the same weights and the same result, however often it is interrupted."""
 
 import errno
+import gc
 import json
 import os
 import subprocess
 import sys
 import textwrap
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -325,9 +327,25 @@ def test_weights_by_class_are_those_of_the_training_set(tmp_path):
     expected = torch.nn.functional.cross_entropy(
         logits[reads], tokens[:, 1:][reads], weight=torch.tensor([0.0, 0.0, 0.0, 1.0, 3.0])
     )
-    total, weight = run._loss(run.model, tokens)
+    total, weight = run.loss(run.model, tokens)
     assert torch.allclose(total / weight, expected)
     run.close()
+
+
+def test_nothing_of_a_run_stays_once_it_is_let_go(tmp_path):
+    """Its graph and its data may fill a GPU, whose memory the garbage collector knows nothing of."""
+    run = prepared(small(), tmp_path)
+    run.go()
+    kept = [weakref.ref(one) for one in (run, run.feed, run.model, run.training, run.training.optimiser)]
+    _opened.remove(run)
+    run.close()
+    gc.collect()
+    gc.disable()
+    try:
+        del run
+        assert [one() for one in kept] == [None] * len(kept)
+    finally:
+        gc.enable()
 
 
 def test_sigma_narrows_to_the_models_own(tmp_path):

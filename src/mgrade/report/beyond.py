@@ -122,5 +122,8 @@ def _others(runs: Sequence[Run]) -> Section:
     for run in runs:
         figures = ", ".join(f"{name} {metric(name, figure)}" for name, figure in run.metrics.items())
         rows.append([run.name, run.seed, figures, f"{run.parameters:,}", f"{run.state_bytes:,}"])
-    lead = "Runs of recipes that do not ship with the package, or that have changed since: beside nothing of the paper."
+    lead = (
+        "Runs of recipes that do not ship with the package or that have changed since, and of seeds that a recipe does"
+        " not have: beside nothing of the paper."
+    )
     return Section("others", "Other runs", lead, [table(columns, rows), provenance([run.provenance for run in runs])])

@@ -63,10 +63,10 @@ def _by(found: list[Row], option: str) -> tuple[tuple[str, ...], list[tuple[str,
 
 
 def summary(results: Path) -> str:
-    """A line for every experiment that mGRADE has run, and the names of the others."""
-    experiments = [name.removesuffix("/mgrade") for name in shipped() if name.endswith("/mgrade")]
+    """A line for every experiment: the first of its recipes of mGRADE, if it has run; else its name alone."""
+    experiments = sorted({name.partition("/")[0] for name in shipped()})
     found = [rows([experiment], results) for experiment in experiments]
-    firsts = [next(row for row in of_one if row.recipe.endswith("/mgrade")) for of_one in found]
+    firsts = [next(row for row in of_one if row.recipe.partition("/")[2].startswith("mgrade")) for of_one in found]
     lines = [f"| {' | '.join(HEAD)} |", "|" + " --- |" * len(HEAD)]
     lines += [f"| `{row.recipe}` | {' | '.join(row.cells()[1:])} |" for row in firsts if row.ours]
     if missing := [f"`{row.recipe}`" for row in firsts if not row.ours]:

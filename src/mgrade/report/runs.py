@@ -83,13 +83,14 @@ def all_runs(results: Path) -> list[Run]:
 
 
 def by_recipe(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[Run]]:
-    """Runs of shipped recipes as these are now, by recipe; and those of others or of changed ones."""
+    """Runs of shipped recipes as these are now, seeds and all, by recipe; and those of others or of changed ones."""
     names = set(shipped())
     recipes = {name: load_recipe(name) for name in {run.name for run in runs} & names}
     known: dict[str, list[Run]] = {}
     others = []
     for run in runs:
-        if run.name in recipes and _is_of(run, recipes[run.name]):
+        recipe = recipes.get(run.name)
+        if recipe and run.seed in recipe.seeds and _is_of(run, recipe):
             known.setdefault(run.name, []).append(run)
         else:
             others.append(run)

@@ -99,7 +99,7 @@ def rows_of(experiments: Iterable[str], known: Mapping[str, Sequence[Run]]) -> l
     found = []
     for name in (name for experiment in experiments for name in of_experiment(experiment)):
         recipe = load_recipe(name)
-        runs = tuple(run for run in known.get(name, ()) if run.seed in recipe.seeds)
+        runs = tuple(known.get(name, ()))
         found += [_row(name, recipe, figure, runs) for figure in recipe.paper if not figure.endswith("_spread")]
     return found
 

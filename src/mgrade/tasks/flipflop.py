@@ -55,6 +55,11 @@ class FlipFlop(Drawn):
         """The symbols."""
         return len(SYMBOLS)
 
+    @property
+    def steps(self) -> int:
+        """Symbols of a string."""
+        return self.length
+
     def model_fields(self) -> dict[str, Any]:
         """Symbols in, symbols out, at every step."""
         return {"inputs": len(SYMBOLS), "outputs": len(SYMBOLS), "tokens": True, "readout": "every"}
@@ -81,10 +86,10 @@ class FlipFlop(Drawn):
 
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
         """Recall by distance: one write, so many ignored pairs, one read."""
-        source = generator(seed, "recall", device=device)
+        source = generator(seed, "recall")
         accuracy = {}
         for distance in DISTANCES:
-            tokens = recall_strings(self.recalls, distance, generator=source)
+            tokens = recall_strings(self.recalls, distance, generator=source).to(device)
             hits = sum(len(part) * recall(model(part[:, :-1])[0], part) for part in tokens.split(50))
             accuracy[str(distance)] = hits / self.recalls
         return {"recall_by_distance": accuracy}

@@ -126,6 +126,11 @@ class HighFrequency(Drawn):
         """The features."""
         return self.features
 
+    @property
+    def steps(self) -> int:
+        """Those of the features, each with its marker."""
+        return self.per_sequence * (self.feature_length + 1)
+
     def model_fields(self) -> dict[str, Any]:
         """Symbols and marker in, a class out, at every step."""
         one_hot = self.encoding == "symbols"

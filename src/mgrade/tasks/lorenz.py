@@ -136,10 +136,14 @@ class Lorenz(Drawn):
         full = (states + scale * noise).float()
         return full[:, :-1, :1].contiguous(), full[:, 1:, :1].contiguous(), full
 
-    def examples(self, split: str, seed: int, device: torch.device) -> Batch:
-        """The whole set of a split on `device`; drawn on the CPU, so that it is the same on all devices."""
-        batch = self.draw(split, self.sizes[split], generator(seed, "lorenz", split))
-        return tuple(part.to(device) for part in batch)
+    def source(self, split: str, seed: int) -> torch.Generator:
+        """What a fixed set is drawn from."""
+        return generator(seed, "lorenz", split)
+
+    @property
+    def steps(self) -> int:
+        """Those of a trajectory."""
+        return self.length
 
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
         """MASE, or the squared error per value; there are no classes to weigh."""

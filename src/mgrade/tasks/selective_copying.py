@@ -64,6 +64,11 @@ class SelectiveCopying(Drawn):
         """The symbols."""
         return self.symbols
 
+    @property
+    def steps(self) -> int:
+        """All, markers and what is before them."""
+        return self.content + self.values
+
     def model_fields(self) -> dict[str, Any]:
         """Symbols, distractor and marker in, a symbol out, at every step."""
         return {"inputs": self.symbols + 2, "outputs": self.symbols, "tokens": True, "readout": "every"}

@@ -124,8 +124,18 @@ class Drawn(Task):
         """`count` fresh examples as the split has them, on the generator's device."""
 
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
-        """The whole fixed set of a split on `device`: of every split, or of all but the training set if `endless`."""
-        return self.draw(split, self.sizes[split], generator(seed, split, device=device))
+        """The whole fixed set of a split on `device`; drawn on the CPU, so that it is the same on all devices."""
+        batch = self.draw(split, self.sizes[split], self.source(split, seed))
+        return tuple(part.to(device) for part in batch)
+
+    def source(self, split: str, seed: int) -> torch.Generator:
+        """What a fixed set is drawn from."""
+        return generator(seed, split)
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """How many an example has."""
 
     @property
     def sizes(self) -> dict[str, int]:

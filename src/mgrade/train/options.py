@@ -93,6 +93,8 @@ class Training:
         for name in ("by_length", "snap", "int8"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
+        if self.sigma_from is None and self.sigma_until != type(self).sigma_until:
+            raise ValueError(f"sigma_until needs sigma_from: the width from which taps narrow, got {self.sigma_until}")
         if self.snap and self.sigma_from is None:
             raise ValueError("snap needs sigma_from: the width of a tap before it snaps")
         if self.clip_value is not None and self.clip_norm is not None:
@@ -118,11 +120,11 @@ class Training:
         return ("norm", self.clip_norm) if self.clip_norm is not None else None
 
 
-def checked(cls: type[T], table: Any, where: str, reserved: Iterable[str] = ()) -> T:
+def checked(cls: type[T], table: Any, where: str) -> T:
     """The dataclass `cls` from a table; what is wrong is said in one line that begins with `where`."""
     if not isinstance(table, dict):
         raise ValueError(f"{where} must be a table, got {table!r}")
-    known = [field.name for field in dataclasses.fields(cls) if field.name not in reserved]  # type: ignore[arg-type]
+    known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for name in table:
         if name not in known:
             raise ValueError(f"{where} has no option {name!r}" + nearest(name, known))

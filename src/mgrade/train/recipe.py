@@ -320,10 +320,9 @@ def _check_drawn(task: Task) -> None:
     """Refuses sets too large to be drawn, which would be found out only when a run ends."""
     if not isinstance(task, Drawn):
         return
-    length = getattr(task, "length", 1)
     for split, count in task.sizes.items():
-        if count * length > MOST_OF_A_TASK:
-            raise ValueError(f"task.{split} times a length of {length} must be at most {MOST_OF_A_TASK}, got {count}")
+        if count * task.steps > MOST_OF_A_TASK:
+            raise ValueError(f"task.{split} times {task.steps} steps must be at most {MOST_OF_A_TASK}, got {count}")
 
 
 def _check_class_weights(task: Task, train: Training) -> None:

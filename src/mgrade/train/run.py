@@ -7,6 +7,7 @@ the optimiser's moments, averages and best weights so far, and the curve. A chec
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import math
 import time
@@ -75,10 +76,11 @@ class Run:
             raise ValueError(f"train.epochs must be at most {most} for this task and batch, got {train.epochs}")
         self.looks = looks(self.steps, train.evaluations)
         self.sigma = sigma_stages(train, recipe.model.sigma, self.steps)
-        self.weight = self._class_weights()
+        # no method of this run, which would keep itself alive by it, and all that it has on the device
+        self.loss = functools.partial(recipe.task.loss, weight=self._class_weights())
         self.training = TrainingStep(
             self.model,
-            self._loss,
+            self.loss,
             rate=train.rate,
             decay=train.decay,
             recurrence_rate=train.recurrence_rate,
@@ -274,7 +276,7 @@ class Run:
             self._check_weights()
             return
         done = int(self.training.updates())
-        named = offender(self.model, self._loss, self.feed(done))
+        named = offender(self.model, self.loss, self.feed(done))
         rate = factors(self.recipe.train, self.steps)[done] * self.recipe.train.rate
         raise NotFiniteError(
             f"the loss of step {done + 1} is not finite: learning rate {rate:.3g}, first tensor: {named};"
@@ -291,9 +293,6 @@ class Run:
                 f" first tensor: {name}; {self.folder} keeps the last good checkpoint"
             )
 
-    def _loss(self, model: Model, *batch: Tensor) -> tuple[Tensor, Tensor]:
-        return self.recipe.task.loss(model, *batch, weight=self.weight)
-
     def _class_weights(self) -> Tensor | None:
         given, classes = self.recipe.train.class_weights, self.recipe.task.classes
         if given == "none" or classes is None:
@@ -309,6 +308,7 @@ class Run:
             if self.recipe.train.snap and self.step == max(self.sigma):
                 for conv in self._delays():
                     conv.snap_()
+                    self.training.renew(conv.weight)
             self._set_width()
 
     def _set_width(self) -> None:

@@ -54,15 +54,47 @@ def launch(
 
     Runs lie under `root`/runs, results under `root`/results. A seed whose result is there is not run again.
     """
-    _check_minutes(max_minutes)
+    deadline = _deadline(max_minutes)
     if not checkpoint_seconds >= 0:
         raise ValueError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
-    if root.exists() and not root.is_dir():
-        raise ValueError(f"--out must be a folder, got {root}")
     seeds = seeds or recipe.seeds
     check_distinct(seeds)
     if tensorboard:
         need_tensorboard()
+    more = {"checkpoint_seconds": checkpoint_seconds, "tensorboard": tensorboard}
+    return _launch(recipe, seeds, root, device, resume, deadline, **more)
+
+
+def run_missing(
+    experiments: Sequence[str], *, root: Path = Path(), device: str = "cpu", max_minutes: float | None = None
+) -> None:
+    """Trains every seed of every recipe of the experiments that has no result yet."""
+    deadline = _deadline(max_minutes)
+    for recipe in [load_recipe(name) for experiment in experiments for name in of_experiment(experiment)]:
+        _launch(recipe, recipe.seeds, root, device, True, deadline)
+
+
+def _deadline(max_minutes: float | None) -> Deadline | None:
+    """The end of so many minutes from now."""
+    if max_minutes is None:
+        return None
+    if not max_minutes > 0:
+        raise ValueError(f"max_minutes must be above 0, got {max_minutes}")
+    return Deadline(max_minutes, time.monotonic() + 60 * max_minutes)
+
+
+def _launch(
+    recipe: Recipe,
+    seeds: Sequence[int],
+    root: Path,
+    device: str,
+    resume: bool,
+    deadline: Deadline | None,
+    **more: Any,
+) -> list[Path]:
+    """`launch` with all its arguments checked, until a deadline; `more` is for every `Run`."""
+    if root.exists() and not root.is_dir():
+        raise ValueError(f"--out must be a folder, got {root}")
     processes, own = join(device)
     say = reporter() if processes.first else Silent()
     paths = [result_path(root, recipe, seed) for seed in seeds]
@@ -70,7 +102,6 @@ def launch(
         todo = {seed: path for seed, path in zip(seeds, paths, strict=True) if not _done(path, recipe, seed, say)}
         for path in todo.values():
             check_place(path)
-        deadline = None if max_minutes is None else Deadline(max_minutes, time.monotonic() + 60 * max_minutes)
         asked: list[int] = []
         for seed, path in todo.items():
             if asked:
@@ -83,13 +114,13 @@ def launch(
                     device=own,
                     processes=processes,
                     reporter=say,
-                    checkpoint_seconds=checkpoint_seconds,
-                    tensorboard=tensorboard,
+                    **more,
                 )
             except OSError as error:
                 raise ValueError(f"{error.filename or data_folder()}: cannot be read: {error.strerror}") from None
             with _signals(asked):
                 _train(run, path, resume, deadline, asked)
+            del run  # and what it has on the device, before the next one is made
         processes.wait()  # nobody leaves while another still talks
     except OSError as error:
         raise ValueError(f"{error.filename or root}: cannot be written: {error.strerror}") from None
@@ -128,23 +159,6 @@ def _train(run: Run, path: Path, resume: bool, deadline: Deadline | None, asked:
         _conclude(run, path, found)
     finally:
         run.close()
-
-
-def _check_minutes(max_minutes: float | None) -> None:
-    if max_minutes is not None and not max_minutes > 0:
-        raise ValueError(f"max_minutes must be above 0, got {max_minutes}")
-
-
-def run_missing(
-    experiments: Sequence[str], *, root: Path = Path(), device: str = "cpu", max_minutes: float | None = None
-) -> None:
-    """Trains every seed of every recipe of the experiments that has no result yet."""
-    _check_minutes(max_minutes)
-    recipes = [load_recipe(name) for experiment in experiments for name in of_experiment(experiment)]
-    deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-    for recipe in recipes:
-        left = None if deadline is None else max(1e-3, (deadline - time.monotonic()) / 60)
-        launch(recipe, root=root, device=device, resume=True, max_minutes=left)
 
 
 def open_run(folder: Path) -> tuple[Recipe, int, Model]:

@@ -129,11 +129,15 @@ class TrainingStep:
         return max(steps, default=0)
 
     @torch.no_grad()
+    def renew(self, parameter: nn.Parameter) -> None:
+        """Begins a parameter's average anew, where something else than a step has set its values."""
+        if parameter in self.averages:
+            self.averages[parameter].copy_(parameter)
+
     def rest(self, parameter: nn.Parameter) -> None:
         """Leaves a parameter as it is from now on, and in the average."""
         self.resting.add(parameter)
-        if parameter in self.averages:
-            self.averages[parameter].copy_(parameter)
+        self.renew(parameter)
         self.recapture()
 
     @contextlib.contextmanager
