@@ -63,6 +63,20 @@ def test_a_seed_that_the_recipe_does_not_have_counts_nowhere_beside_the_paper(tm
     assert next(row for row in rows(["flipflop"], tmp_path) if row.ours).ours == (0.9,)
 
 
+def test_recipes_of_several_groups_are_counted_once(tmp_path):
+    result(tmp_path, "image/mgrade", 0, test_accuracy=0.9)
+    found = rows(["lra", "ablation", "image"], tmp_path)
+    assert len({row.recipe for row in found}) == len(found)
+    assert [row.cells()[3:5] for row in found if row.ours] == [("0.900", "1 of 1")]
+
+
+def test_a_file_is_called_by_its_seed(tmp_path):
+    path = result(tmp_path, "flipflop/mgrade", 0, test_accuracy=0.9)
+    path.rename(path.with_name("seed00.json"))
+    with pytest.raises(ValueError, match=r"seed00\.json: is not a result file: its name must be seed0\.json"):
+        rows(["flipflop"], tmp_path)
+
+
 def test_only_what_the_command_runs_is_said_to_be_missing(tmp_path):
     found = rows(["image"], tmp_path)
     variants = [row for row in found if "@" in row.recipe]

@@ -96,6 +96,23 @@ def test_a_member_that_is_no_array_is_refused(tmp_path, name):
         arrays(tmp_path / "i.npz", "x")
 
 
+def test_what_would_fill_the_memory_from_next_to_nothing_is_refused(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", images=np.zeros(2**26 + 1, np.uint8))
+    with pytest.raises(ValueError, match=r"'images\.npy' would unpack to 67108993 bytes from \d{5}$"):
+        arrays(tmp_path / "a.npz", "images")
+    np.savez_compressed(tmp_path / "a.npz", images=np.zeros(2**20, np.uint8))
+    assert arrays(tmp_path / "a.npz", "images")[0].shape == (2**20,)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_array_that_is_there_twice_is_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", labels=np.arange(3))
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("labels.npy", archive.read("labels.npy"))
+    with pytest.raises(ValueError, match=r"it holds 'labels\.npy' twice$"):
+        arrays(tmp_path / "a.npz", "labels")
+
+
 def test_a_folder_has_no_contents(tmp_path):
     with pytest.raises(ValueError, match=rf"^{re.escape(str(tmp_path))} cannot be read: Is a directory$"):
         contents(tmp_path)

@@ -216,11 +216,26 @@ def test_labels_of_compact_files_are_checked_by_row(tmp_path, task, name, side, 
         task.read("test", tmp_path)
 
 
-def test_labels_of_mnist_are_checked_by_file_and_row(tmp_path):
+def test_labels_of_mnist_are_checked_by_file_and_row(tmp_path, monkeypatch):
     _, labels = mnist(tmp_path)
     labels[4] = 10
     idx(tmp_path / "mnist" / "t10k-labels-idx1-ubyte", labels)
     with pytest.raises(ValueError, match=r"t10k-labels-idx1-ubyte: row 4: label must be from 0 to 9, got 10"):
+        SequentialMnist().read("test", tmp_path)
+    path = tmp_path / "mnist" / "t10k-labels-idx1-ubyte"
+    path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    with pytest.raises(ValueError, match=r"t10k-labels-idx1-ubyte\.gz: row 4: label must be"):
+        SequentialMnist().read("test", tmp_path)
+    idx(path, labels[:4])
+    with pytest.raises(ValueError, match=rf"t10k-labels-idx1-ubyte: {len(labels)} images but 4 labels$"):
+        SequentialMnist().read("test", tmp_path)
+    path.unlink()
+    monkeypatch.setenv("MGRADE_DATA", str(tmp_path))
+    path.with_name(f"{path.name}.gz").unlink()
+    with pytest.raises(
+        ValueError, match=r"is missing; move .*mnist away, then `mgrade data fetch mnist --out .*` gets"
+    ):
         SequentialMnist().read("test", tmp_path)
     path = tmp_path / "mnist" / "t10k-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:14])

@@ -10,7 +10,7 @@ import torch
 
 from mgrade import Model, ModelConfig
 from mgrade.tasks import listops
-from mgrade.tasks.listops import END, SYMBOLS, ListOps
+from mgrade.tasks.listops import CLOSE, END, MAX, SYMBOLS, ListOps
 
 COUNT = 4000
 # Shares of the values 0 to 9 among 50,000 expressions that a plain recursion made by the same rules.
@@ -195,6 +195,8 @@ def test_generated_files_are_read_as_they_were_made(tmp_path):
         ("Source\tTarget\n] ] 3 [MAX\t2\n", "row 2: Source must be one expression"),
         ("Source\tTarget\n[MAX 1 2 ] 3\t2\n", "row 2: Source must be one expression"),
         ("Source\tTarget\n1 2\t2\n", "row 2: Source must be one expression"),
+        ("Source\tTarget\n[SM ]\t1\n", "row 2: Source must be one expression, in which every operator has arguments"),
+        ("Source\tTarget\n[MAX 1 [MIN ] ]\t1\n", "row 2: Source must be one expression"),
         ("Source\tTarget\n\x03 2 9 ]\t9\n", "row 2: Source has a control character, 3"),
     ],
 )
@@ -217,6 +219,8 @@ def test_malformed_generated_files(tmp_path):
         ("train_offsets", np.array([0, 2, 2]), r"listops\.npz: train row 1 is empty"),
         ("train_offsets", np.array([0, 1, 3]), "train offsets do not divide 2 symbols into 2 rows"),
         ("train_labels", np.array([1, 10]), "train row 1: label must be from 0 to 9, got 10"),
+        ("train_tokens", np.uint8([8, CLOSE]), "train row 1 must be one expression, in which every operator has arg"),
+        ("train_tokens", np.uint8([MAX, CLOSE]), "train row 0 must be one expression"),
     ):
         np.savez(path, **{**good, name: wrong})
         with pytest.raises(ValueError, match=message):

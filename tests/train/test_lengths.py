@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from mgrade.nn import Model, ModelConfig
 from mgrade.tasks.labelled import HeldOut, Labelled, Sequences
 from mgrade.tasks.retrieval import Retrieval
+from mgrade.train.data import digest
 from mgrade.train.evaluate import evaluate
-from mgrade.train.feed import Feed, _digest
+from mgrade.train.feed import Feed
 from mgrade.train.lengths import alike, width
 from mgrade.train.processes import Processes
 from small import small
@@ -168,8 +169,8 @@ def test_other_labels_are_another_training_set():
     ours, theirs = feed().examples, feed().examples
     assert feed().digest == feed(seed=1).digest
     theirs[1][7] = (theirs[1][7] + 1) % 3
-    assert _digest(ours) != _digest(theirs)
-    assert _digest(ours) != _digest(tuple(tensor[:-1] for tensor in ours))
+    assert digest(ours) != digest(theirs)
+    assert digest(ours) != digest(tuple(tensor[:-1] for tensor in ours))
 
 
 def test_something_is_left_to_train_on():

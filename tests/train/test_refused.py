@@ -148,7 +148,7 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path, monkeypatch):
     recipe = load_recipe("lorenz/mgrade", few)
     with pytest.raises(Stopped):
         launch(recipe, seeds=[0], root=tmp_path, max_minutes=1e-9)
-    monkeypatch.setattr("mgrade.train.feed._digest", lambda examples: "other")
+    monkeypatch.setattr("mgrade.train.feed.digest", lambda examples: "other")
     with pytest.raises(ValueError, match="holds a run on other data: --resume needs the data it began with"):
         launch(recipe, seeds=[0], root=tmp_path, resume=True)
 

@@ -97,7 +97,7 @@ def evaluate(
     from mgrade.train import judge_run
 
     use_data(data)
-    figures = judge_run(run, choose_device(device))
+    figures = judge_run(run, choose_device(device), say)
     if as_json:
         print(json.dumps(figures, indent=1))
         return

@@ -24,9 +24,10 @@ from mgrade.deploy.judge import Streamed
 from mgrade.deploy.program import Program
 from mgrade.nn import Model, ModelConfig, load
 from mgrade.nn.storage import DESCRIPTION, FORMAT, VERSION
-from mgrade.tasks import Labelled, Task
+from mgrade.tasks import Batch, Labelled, Task
 from mgrade.tasks.task import Drawn, generator
 from mgrade.train import open_run
+from mgrade.train.data import judged_set
 from mgrade.train.evaluate import evaluate
 from mgrade.train.processes import Processes
 
@@ -53,6 +54,8 @@ class Source:
     seed: int = 0
     known: About | None = None
     """What inputs and outputs are called, where that is known."""
+    run: Path | None = None
+    """Where a finished run lies."""
     sample: tuple[Array, ...] = ()
     """Of an estimator: series (time, inputs) that were kept to find ranges on."""
 
@@ -75,27 +78,28 @@ class Source:
 
     def judge(self, program: Program, examples: int | None = None) -> dict[str, float]:
         """The task's figures on its test set (or the first examples of it), streamed through `program`."""
-        if self.task is None:
-            raise ValueError("a saved model has no test set of its own: give the folder of a run")
-        test = self.task.examples("test", self.seed, torch.device("cpu"))
+        task, test = self._test()
         chosen = tuple(tensor[:examples] for tensor in test)
         streamed: Any = Streamed(program, self.model.config)
-        return evaluate(streamed, self.task, chosen, 256, Processes())
+        return evaluate(streamed, task, chosen, 256, Processes())
 
     def test_sequences(self, count: int) -> list[Sequence]:
         """`count` sequences of the test set, evenly spread over it."""
-        if self.task is None:
-            raise ValueError("a saved model has no test set of its own: give the folder of a run")
-        test = self.task.examples("test", self.seed, torch.device("cpu"))
+        task, test = self._test()
         chosen = np.unique(np.linspace(0, len(test[0]) - 1, count).round().astype(int))
         batch = tuple(tensor[torch.from_numpy(chosen)] for tensor in test)
         reader = _Inputs(self.model.config)
-        self.task.judge(reader, *batch)  # type: ignore[arg-type]
+        task.judge(reader, *batch)  # type: ignore[arg-type]
         (read,) = reader.seen
-        labelled = isinstance(self.task, Labelled)
+        labelled = isinstance(task, Labelled)
         ends = batch[2].tolist() if labelled and len(batch) > 2 else [read.shape[1]] * len(read)
         labels = batch[1].tolist() if labelled else [None] * len(read)
         return [(x[:end], label) for x, end, label in zip(read, ends, labels, strict=True)]
+
+    def _test(self) -> tuple[Task, Batch]:
+        if self.task is None:
+            raise ValueError("a saved model has no test set of its own: give the folder of a run")
+        return self.task, judged_set(self.task, self.seed, torch.device("cpu"), self.run)
 
     def _some(self, split: str, count: int) -> tuple[torch.Tensor, ...]:
         if isinstance(self.task, Drawn):
@@ -125,7 +129,7 @@ def open_source(folder: str | Path) -> Source:
     folder = Path(folder)
     if (folder / "recipe.json").is_file():
         recipe, seed, model = open_run(folder)
-        return Source(as_name(recipe.experiment), model, recipe.task, seed, about(recipe.task))
+        return Source(as_name(recipe.experiment), model, recipe.task, seed, about(recipe.task), folder)
     if (folder / "config.json").is_file():
         model, name = load(folder), folder.absolute().name
         if (folder / ESTIMATOR).is_file():

@@ -8,7 +8,7 @@ from typing import Any
 from mgrade.report.markup import Markup, join, tag
 from mgrade.report.tables import Row
 from mgrade.report.wording import SPACE, figure_name, is_share, listed, model_name, percent, value
-from mgrade.train.recipe import of_experiment
+from mgrade.train.recipe import of_experiments
 
 LONG = 14
 """Rows from which on a table is folded."""
@@ -64,8 +64,7 @@ def command(words: str) -> Markup:
 
 def missing(rows: Iterable[Row], experiments: Sequence[str]) -> Markup | None:
     """What to run for all that is not there; None where that is one recipe, which says so itself, or nothing."""
-    asked = {name for experiment in experiments for name in of_experiment(experiment)}
-    if len({row.recipe for row in rows if len(row.runs) < row.asked} & asked) < 2:
+    if len({row.recipe for row in rows if len(row.runs) < row.asked} & set(of_experiments(experiments))) < 2:
         return None
     return tag("p", "All that has not run: ", command(f"mgrade reproduce {' '.join(experiments)}"), class_="missing")
 

@@ -22,7 +22,7 @@ _ARENA_ACCURACY = {
     "LRU (the paper's)": "58.3 85.9 86.8 84.3 57.4",
     "mGRADE": "61.9 87.3 88.1 87.1 94.9",
 }
-BOTH_DIRECTIONS = ("S4-LegS", "S5", "HGRN")
+BOTH_DIRECTIONS = {"S4-LegS": ARENA, "S5": ARENA, "HGRN": ARENA, "LRU": ("pathfinder",)}
 # Table 4, accuracy in per cent on 35 words of speech: causal, and seeing both directions.
 SPEECH_ACCURACY: dict[str, tuple[float | None, float | None]] = {
     "S4-LegS": (93.6, 96.1),

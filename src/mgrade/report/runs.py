@@ -109,10 +109,16 @@ def _is_of(run: Run, recipe: Recipe) -> bool:
 
 
 def _run(path: Path, document: dict[str, Any]) -> Run:
+    experiment, model, seed = path.parent.parent.name, path.parent.name, int(path.stem.removeprefix("seed"))
+    for name, here in (("experiment", experiment), ("model", model), ("seed", seed)):
+        if document.get(name, here) != here:
+            raise ValueError(f"{name} must be {here!r}, as where it lies, got {document[name]!r:.40}")
+    if path.stem != f"seed{seed}":
+        raise ValueError(f"its name must be seed{seed}.json")
     return Run(
         path=path,
-        name=f"{path.parent.parent.name}/{path.parent.name}",
-        seed=int(path.stem.removeprefix("seed")),
+        name=f"{experiment}/{model}",
+        seed=seed,
         recipe=_table(document, "recipe"),
         metrics={name: measured(value) for name, value in _table(document, "metrics").items()},
         parameters=int(document["parameters"]),

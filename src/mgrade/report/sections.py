@@ -78,7 +78,7 @@ def _arena(known: Known) -> Section:
         ours = {f"{task}/mgrade": beside["mGRADE"], f"{task}/lru": beside["LRU (the paper's)"]}
         rows = [row for row in rows_of([task], known) if row.recipe.partition("@")[0] in ours]
         more = [
-            (_published_name(model), share(paper.arena_accuracy(model, task)), *_dashes(beside.get(model)))
+            (_published_name(model, task), share(paper.arena_accuracy(model, task)), *_dashes(beside.get(model)))
             for model in paper.arena_models()
             if model not in ("mGRADE", "LRU (the paper's)")
         ]
@@ -160,9 +160,9 @@ def _experiment(known: Known, name: str, title: str, lead: str, drawn: Sequence[
     )
 
 
-def _published_name(model: str) -> str:
+def _published_name(model: str, task: str) -> str:
     name = "LRU, published" if model == "LRU" else model
-    return f"{name} *" if model in paper.BOTH_DIRECTIONS else name
+    return f"{name} *" if task in paper.BOTH_DIRECTIONS.get(model, ()) else name
 
 
 def _dashes(pair: tuple[str | None, str | None] | None) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mgrade.footprint import measure
 from mgrade.report.runs import Run, by_recipe, runs_in
-from mgrade.train.recipe import Recipe, load_recipe, of_experiment
+from mgrade.train.recipe import Recipe, load_recipe, of_experiments
 
 HEAD = ("recipe", "figure", "paper", "ours", "seeds", "weight bytes", "buffer bytes")
 
@@ -89,15 +89,14 @@ class Row:
 def rows(experiments: Iterable[str], results: Path) -> list[Row]:
     """All rows of the experiments, by recipe; results of a changed recipe do not count."""
     experiments = list(experiments)
-    names = [name for experiment in experiments for name in of_experiment(experiment)]
-    known, _ = by_recipe([run for name in names for run in runs_in(results / name)])
+    known, _ = by_recipe([run for name in of_experiments(experiments) for run in runs_in(results / name)])
     return rows_of(experiments, known)
 
 
 def rows_of(experiments: Iterable[str], known: Mapping[str, Sequence[Run]]) -> list[Row]:
     """The same, of runs that have been read already."""
     found = []
-    for name in (name for experiment in experiments for name in of_experiment(experiment)):
+    for name in of_experiments(experiments):
         recipe = load_recipe(name)
         runs = tuple(known.get(name, ()))
         found += [_row(name, recipe, figure, runs) for figure in recipe.paper if not figure.endswith("_spread")]

@@ -6,7 +6,7 @@ import itertools
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ Array = npt.NDArray[Any]
 _WHOLE = np.typecodes["AllInteger"]
 _KINDS = {"numbers": _WHOLE + np.typecodes["Float"], "whole numbers": _WHOLE, "16-bit samples": "h", "bytes": "B"}
 
+# Members of an archive above so many bytes are refused if they are packed to less than a hundredth; images of Path-X,
+# which are mostly black, are packed to a fifth.
+_HARMLESS, _MOST_PACKED = 2**26, 100
 _LONGEST = 160  # characters of an error from elsewhere
 
 
@@ -26,6 +29,7 @@ def arrays(path: Path, *names: str) -> list[Array]:
         with open(path, "rb") as opened:
             if not zipfile.is_zipfile(opened):
                 raise ValueError("it is no npz archive, or not a whole one")
+            _check_members(opened)
             opened.seek(0)
             file = np.load(opened, allow_pickle=False)
             missing = [name for name in names if name not in file]
@@ -34,6 +38,19 @@ def arrays(path: Path, *names: str) -> list[Array]:
     except Exception as error:  # a damaged archive may raise almost anything
         raise ValueError(f"{path} cannot be read: {_line(error) or 'it ends early'}") from None
     raise ValueError(f"{path} has no array {missing[0]!r}")
+
+
+def _check_members(opened: BinaryIO) -> None:
+    """Refuses what an archive of arrays never has, and what would fill the memory with next to nothing."""
+    names = set[str]()
+    with zipfile.ZipFile(opened) as archive:
+        for member in archive.infolist():
+            if member.filename in names:
+                raise ValueError(f"it holds {member.filename!r} twice")
+            names.add(member.filename)
+            if member.file_size > max(_HARMLESS, _MOST_PACKED * member.compress_size):
+                packed, size = member.compress_size, member.file_size
+                raise ValueError(f"{member.filename!r} would unpack to {size} bytes from {packed}")
 
 
 def _array(file: np.lib.npyio.NpzFile, name: str) -> Array:

@@ -104,12 +104,11 @@ class SequentialMnist(_Pixels):
         if not here.is_dir() and compact.is_file():
             return _compact(compact, split, (28, 28))
         begin = "t10k" if split == "test" else "train"
-        path = here / f"{begin}-images-idx3-ubyte"
-        images = _idx(path, 3)
+        path, images = _idx(here / f"{begin}-images-idx3-ubyte", 3)
         if images.shape[1:] != (28, 28):
             raise ValueError(f"{path}: images must be 28 x 28, got {images.shape[1]} x {images.shape[2]}")
-        path = here / f"{begin}-labels-idx1-ubyte"
-        return _checked(f"{path}:", images, _idx(path, 1))
+        path, labels = _idx(here / f"{begin}-labels-idx1-ubyte", 1)
+        return _checked(f"{path}:", images, labels)
 
 
 def gray(colours: Bytes) -> Bytes:
@@ -131,7 +130,7 @@ def _compact(path: Path, split: str, size: tuple[int, int]) -> Sequences:
 def _checked(where: str, images: Bytes, labels: npt.NDArray[Any]) -> Sequences:
     check_labels(where, labels, 10)
     if len(images) != len(labels):
-        raise ValueError(f"{where}: {len(images)} images but {len(labels)} labels")
+        raise ValueError(f"{where.rstrip(':')}: {len(images)} images but {len(labels)} labels")
     return Sequences(images.reshape(len(images), -1), labels)
 
 
@@ -161,8 +160,8 @@ def _cifar(folder: Path, split: str, also: str = "") -> tuple[Bytes, Bytes]:
     return np.concatenate(colours), np.concatenate(labels)
 
 
-def _idx(path: Path, axes: int) -> Bytes:
-    """An IDX file of bytes with so many axes, packed or not."""
+def _idx(path: Path, axes: int) -> tuple[Path, Bytes]:
+    """An IDX file of bytes with so many axes, packed or not: where it was found, and what it holds."""
     packed = path.with_name(path.name + ".gz")
     if not path.is_file() and not packed.is_file():
         raise ValueError(f"{path}[.gz] is missing; {fetching('mnist')}")
@@ -179,4 +178,4 @@ def _idx(path: Path, axes: int) -> Bytes:
     body = np.frombuffer(data, np.uint8)[4 + 4 * axes :]
     if body.size != math.prod(shape):
         raise ValueError(f"{path}: its header says {math.prod(shape)} bytes follow, got {body.size}")
-    return body.reshape(shape).copy()  # what lies in `data` cannot be written to
+    return path, body.reshape(shape).copy()  # what lies in `data` cannot be written to

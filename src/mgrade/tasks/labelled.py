@@ -20,6 +20,7 @@ from torch import Tensor
 
 from mgrade.nn import DelayConv, Model
 from mgrade.tasks.rows import at_rows, at_rows_by_chance
+from mgrade.tasks.sources import SOURCES
 from mgrade.tasks.task import Batch, Part, Task, correct, generator, surprise
 
 
@@ -37,9 +38,13 @@ def data_folder() -> Path:
 
 
 def fetching(name: str) -> str:
-    """What gets data that are missing where they were looked for."""
-    there = "" if data_folder() == Path("data") else option("--out", data_folder())
-    return f"`mgrade data fetch {name}{there}` gets it"
+    """What gets data that are missing where they were looked for; what is there in part must make way for it."""
+    folder, source = data_folder(), SOURCES[name]
+    there = "" if folder == Path("data") else option("--out", folder)
+    partial = [place for place in source.places.values() if (folder / place).exists()]
+    partial = [str(folder / place) for place in partial if source.missing(folder, f"{place}/")]
+    first = f"move {' and '.join(partial)} away, then " if partial else ""
+    return f"{first}`mgrade data fetch {name}{there}` gets it"
 
 
 def option(name: str, folder: Path) -> str:

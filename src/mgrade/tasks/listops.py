@@ -90,6 +90,8 @@ def _generated(path: Path, split: str) -> tuple[list[Array], Array]:
     if len(wrong):
         row = int(np.searchsorted(offsets, wrong[0], "right")) - 1
         raise ValueError(f"{path}: {split} row {row}: no symbol has the id {tokens[wrong[0]]}")
+    if (wrong_row := _misbuilt(tokens, offsets)) is not None:
+        raise ValueError(f"{path}: {split} row {wrong_row} {_BUILT}")
     return [tokens[begin:end] for begin, end in spans(offsets)], labels
 
 
@@ -137,10 +139,23 @@ def _symbols(source: bytes, where: str) -> Array:
     if not is_one.any():
         raise ValueError(f"{where}: Source is empty")
     found: Array = ids[is_one]
-    depth = np.cumsum((found < CLOSE).astype(np.int32) - (found == CLOSE))
-    if depth[-1] != 0 or (depth[:-1] < 1).any():
-        raise ValueError(f"{where}: Source must be one expression, every operator of it closed by one ]")
+    if _misbuilt(found, np.array([0, len(found)])) is not None:
+        raise ValueError(f"{where}: Source {_BUILT}")
     return found
+
+
+_BUILT = "must be one expression, in which every operator has arguments and is closed by one ]"
+
+
+def _misbuilt(tokens: Array, offsets: Array) -> int | None:
+    """The first of the rows that is no expression, if any is not."""
+    depth = np.cumsum((tokens < CLOSE).astype(np.int8) - (tokens == CLOSE), dtype=np.int64)
+    ends = np.zeros(len(tokens), bool)
+    ends[offsets[1:] - 1] = True
+    wrong = (depth < 0) | ((depth == 0) != ends)
+    wrong[1:] |= (tokens[:-1] < CLOSE) & (tokens[1:] == CLOSE)
+    first = np.flatnonzero(wrong)
+    return int(np.searchsorted(offsets, first[0], "right")) - 1 if len(first) else None
 
 
 def generate_set(

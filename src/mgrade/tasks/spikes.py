@@ -66,8 +66,7 @@ class HeidelbergDigits(HeldOut):
 
     def read(self, split: str, folder: Path) -> Sequences:
         """Counts (count, max_steps, channels) as bytes, and lengths up to the last spike."""
-        path = folder / "shd" / f"shd_{split}.h5"
-        times, units, labels = _spikes(path)
+        path, times, units, labels = _spikes(folder / "shd" / f"shd_{split}.h5")
         check_labels(f"{path}:", labels, CLASSES)
         counts = np.zeros((len(labels), self.max_steps, self.channels), np.uint8)
         lengths = np.zeros(len(labels), np.int64)
@@ -95,8 +94,8 @@ class HeidelbergDigits(HeldOut):
         return np.minimum(counts, 255).astype(np.uint8), length
 
 
-def _spikes(path: Path) -> tuple[Sequence[Any], Sequence[Any], npt.NDArray[Any]]:
-    """Times and units of every recording, and labels."""
+def _spikes(path: Path) -> tuple[Path, Sequence[Any], Sequence[Any], npt.NDArray[Any]]:
+    """The file, packed or not, times and units of every recording in it, and labels."""
     packed = path.with_name(path.name + ".gz")
     if not path.is_file() and not packed.is_file():
         raise ValueError(f"{path}[.gz] is missing; {fetching('shd')}")
@@ -118,7 +117,7 @@ def _spikes(path: Path) -> tuple[Sequence[Any], Sequence[Any], npt.NDArray[Any]]
                     f"{given}: {counts[0]} times, {counts[1]} units, {counts[2]} labels: all must be equal"
                 )
             times, units, labels = (data[:] for data in found)
-            return times, units, labels
+            return given, times, units, labels
     except (OSError, RuntimeError, MemoryError, TypeError) as error:
         raise ValueError(f"{given} cannot be read as HDF5: {error}") from None
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import torch
 from torch import Tensor
 
 from mgrade.tasks import Batch, Drawn, Task, generator
+from mgrade.train.data import digest
 from mgrade.train.lengths import alike, width
 from mgrade.train.processes import Processes
 
@@ -32,7 +31,7 @@ class Feed:
         self._held: tuple[int, Batch] | None = None  # a drawn chunk, or an epoch's order and widths, and its number
         self.lengths: Tensor | None = None
         self.digest = ""
-        """What tells one training set from another, where it is fixed: sizes, and whole numbers such as labels."""
+        """What tells one training set from another, where it is fixed."""
         if task.endless:
             assert isinstance(task, Drawn)
             one = task.draw("train", 1, generator(seed, "probe", device=device))
@@ -44,7 +43,7 @@ class Feed:
         if count < batch:
             raise ValueError(f"train.batch must be at most the {count} training examples, got {batch}")
         self.steps_per_epoch = count // batch
-        self.digest = _digest(self.examples)
+        self.digest = digest(self.examples)
         if by_length:
             lengths = task.lengths(*self.examples)
             if lengths is None or lengths.min() == lengths.max():
@@ -86,12 +85,3 @@ class Feed:
         batches = alike(whole, self.lengths, self.size, _POOL, generator(self.seed, "batches", number))
         widths = [width(int(self.lengths[rows].max()), longest) for rows in batches]
         return torch.cat(batches).to(self.device), torch.tensor(widths)
-
-
-def _digest(examples: Batch) -> str:
-    digest = hashlib.sha256()
-    for tensor in examples:
-        digest.update(f"{tuple(tensor.shape)} {tensor.dtype} ".encode())
-        if tensor.dtype == torch.int64:
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]

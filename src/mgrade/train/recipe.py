@@ -90,6 +90,11 @@ def of_experiment(experiment: str) -> list[str]:
     return [name for name in names if name.startswith(f"{experiment}/")]
 
 
+def of_experiments(experiments: Iterable[str]) -> list[str]:
+    """The recipes of several; those of more than one, once."""
+    return list(dict.fromkeys(name for experiment in experiments for name in of_experiment(experiment)))
+
+
 def load_recipe(name: str, settings: Iterable[str] = ()) -> Recipe:
     """A shipped recipe by its name, or a TOML file by its path; `settings` are KEY=VALUE, as model.dim=64."""
     base, variant = _split(name)

@@ -26,6 +26,7 @@ from mgrade.tasks import derive
 from mgrade.train import best, checkpoint, curve
 from mgrade.train.best import Best
 from mgrade.train.checkpoint import Checkpoint
+from mgrade.train.data import described, keep
 from mgrade.train.evaluate import Interrupted, evaluate, interruptible, precision
 from mgrade.train.failure import offender
 from mgrade.train.feed import Feed
@@ -164,16 +165,21 @@ class Run:
         self.model.load_state_dict(self.best.weights)
         task, batch = self.recipe.task, self.recipe.train.batch
         test = task.examples("test", self.seed, self.device)
+        sets = {"validation": described(self.validation), "test": described(test)}
+        if not task.endless:
+            sets = {"train": described(self.feed.examples), **sets}
         with precision(self.recipe.train.precision, self.device), torch.no_grad(), self._heeding(stop):
             figures = evaluate(self.model, task, test, batch, self.processes)
             self.model.eval()
             examined = task.examine(self.model, self.seed, self.device)
         if self.processes.first:
+            keep(self.folder, sets)
             self.model.save(self.folder / "model")
         metrics = {task.test_prefix + name: value for name, value in figures.items()}
         metrics |= {name: examined.pop(name) for name in list(examined) if isinstance(examined[name], float)}
         return {
             "metrics": {**metrics, f"validation_{task.metric}": self.best.value},
+            "data": sets,
             "validation_chooses": task.metric,
             "chosen_step": self.best.step,
             "minutes": round(self.seconds / 60, 4),

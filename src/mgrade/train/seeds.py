@@ -6,7 +6,7 @@ import contextlib
 import json
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -16,10 +16,11 @@ import torch
 from mgrade._files import check_place
 from mgrade.nn import Model, load
 from mgrade.tasks import data_folder
+from mgrade.train.data import judged_set
 from mgrade.train.evaluate import Interrupted, evaluate, precision
 from mgrade.train.processes import Processes, check_device, join, leave
 from mgrade.train.progress import Reporter, Silent, need_tensorboard, reporter
-from mgrade.train.recipe import Recipe, check_distinct, from_dict, load_recipe, of_experiment
+from mgrade.train.recipe import Recipe, check_distinct, from_dict, load_recipe, of_experiments
 from mgrade.train.result import difference, read_result, result_path, run_folder, write_result
 from mgrade.train.run import Run
 
@@ -70,7 +71,7 @@ def run_missing(
 ) -> None:
     """Trains every seed of every recipe of the experiments that has no result yet."""
     deadline = _deadline(max_minutes)
-    for recipe in [load_recipe(name) for experiment in experiments for name in of_experiment(experiment)]:
+    for recipe in map(load_recipe, of_experiments(experiments)):
         _launch(recipe, recipe.seeds, root, device, True, deadline)
 
 
@@ -180,14 +181,16 @@ def open_run(folder: Path) -> tuple[Recipe, int, Model]:
     return recipe, seed, load(folder / "model")
 
 
-def judge_run(folder: Path, device: str) -> dict[str, float]:
-    """The figures of a finished run's model on its test set."""
+def judge_run(folder: Path, device: str, say: Callable[[str], None] = print) -> dict[str, float]:
+    """The figures of a finished run's model on its test set; `say` is told what a reader of them must know."""
     recipe, seed, model = open_run(folder)
     check_device(device)
     own = torch.device(device)
     with precision(recipe.train.precision, own):
-        test = recipe.task.examples("test", seed, own)
+        test = judged_set(recipe.task, seed, own, folder)
         figures = evaluate(model.to(own), recipe.task, test, recipe.train.batch, Processes())
+    if remark := recipe.task.remark():
+        say(remark)
     return {recipe.task.test_prefix + name: value for name, value in figures.items()}
 
 
