@@ -86,7 +86,10 @@ def mgrade_step(workload: Workload, captured: bool = False) -> Run:
 
 
 class MgradeStep:
-    """The training step that mgrade's own training code takes, on a fixed batch."""
+    """A training step as the tutorial takes it: `TrainingStep` with the cross-entropy of `mgrade.train`, on a fixed batch.
+
+    Recipes take the same step with a loss of their task, which may ask at some steps only.
+    """
 
     def __init__(self, workload: Workload, captured: bool):
         torch.manual_seed(0)
