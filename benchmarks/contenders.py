@@ -86,7 +86,7 @@ def mgrade_step(workload: Workload, captured: bool = False) -> Run:
 
 
 class MgradeStep:
-    """A training step as the tutorial takes it: `TrainingStep` with the cross-entropy of `mgrade.train`, on a fixed batch.
+    """A training step on a fixed batch, as the tutorial takes it: `TrainingStep` with the loss of `mgrade.train`.
 
     Recipes take the same step with a loss of their task, which may ask at some steps only.
     """

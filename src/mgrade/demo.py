@@ -19,7 +19,8 @@ from mgrade.deploy.source import as_name
 from mgrade.deploy.stages import Stage, forms, judged
 from mgrade.footprint import CHIPS
 from mgrade.train import launch, load_recipe
-from mgrade.train.result import result_path, run_folder
+from mgrade.train.recipe import Recipe
+from mgrade.train.result import difference, read_result, result_path, run_folder
 
 RECIPE = "vowels/mgrade"
 # The folder of its program, under that of the demo.
@@ -44,6 +45,7 @@ def train(out: Path, epochs: int | None = None, seed: int = 0) -> tuple[Source, 
     recipe = load_recipe(RECIPE, [] if epochs is None else [f"train.epochs={epochs}"])
     recipe.task.examples("test", seed, torch.device("cpu"))  # whether the data is there, before anything is replaced
     check_folder(out / EXPORT, as_name(recipe.experiment), "c")
+    _check_own(recipe, result_path(out, recipe, seed), run_folder(out, recipe, seed) / "recipe.json")
     shutil.rmtree(run_folder(out, recipe, seed), ignore_errors=True)  # an earlier demo's: all else there stays
     result_path(out, recipe, seed).unlink(missing_ok=True)
     threads = torch.get_num_threads()
@@ -58,6 +60,16 @@ def train(out: Path, epochs: int | None = None, seed: int = 0) -> tuple[Source, 
     figures = {"accuracy": result["metrics"]["test_accuracy"]}
     stage = Stage("trained, in PyTorch", figures, 4 * result["parameters"], result["state_bytes"])
     return open_source(out / "runs" / RECIPE / f"seed{seed}"), stage, seconds
+
+
+def _check_own(recipe: Recipe, *paths: Path) -> None:
+    """Refuses to write over a run or a result that no demo has made: of another recipe, but for its epochs."""
+    for path in paths:
+        if found := read_result(path):
+            ours = recipe.to_dict()
+            ours["train"]["epochs"] = found["recipe"].get("train", {}).get("epochs")
+            if differs := difference(ours, found["recipe"]):
+                raise ValueError(f"{path} is of another recipe ({differs}): choose another --out")
 
 
 def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:

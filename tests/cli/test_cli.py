@@ -16,6 +16,7 @@ import torch
 
 import mgrade
 from mgrade.cli import _stop, main
+from mgrade.train import load_recipe
 from small import SETTINGS
 
 
@@ -77,6 +78,19 @@ def test_a_mistake_is_one_line_on_stderr_and_status_2(capsys, arguments, message
     assert len(err.splitlines()) == 1
     assert err.startswith("mgrade: ")
     assert message in err
+
+
+def test_a_demo_leaves_runs_of_another_recipe_alone(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("mgrade.tasks.series.Vowels.examples", lambda *given: ())
+    monkeypatch.setattr("mgrade.demo.launch", None)
+    recipe = load_recipe("vowels/mgrade", ["train.epochs=2", "model.dim=24"])
+    for path in (tmp_path / "runs/vowels/mgrade/seed0/recipe.json", tmp_path / "results/vowels/mgrade/seed0.json"):
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"recipe": recipe.to_dict()}))
+        status, _, err = call(capsys, "demo", "--out", str(tmp_path))
+        assert status == 2
+        assert err.endswith("is of another recipe (model.dim is 32 here and 24 there): choose another --out\n")
+        assert path.is_file()
 
 
 def test_the_demo_ends_with_the_run_of_its_seed(capsys, monkeypatch):

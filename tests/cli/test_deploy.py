@@ -76,7 +76,7 @@ def test_a_run_is_exported_to_every_target(capsys, run, tmp_path, to, precision)
     if to == "onnx":
         pytest.importorskip("onnx")
     if (to, precision) == ("onnx", "int8"):
-        assert "ONNX export is float32" in refused(
+        assert "precision must be float32 for onnx, got 'int8'" in refused(
             capsys, "export", run, "--to", to, *WHOLE, "--out", tmp_path / "x" / "y"
         )
         assert not (tmp_path / "x").exists()
@@ -227,6 +227,8 @@ def test_a_model_is_not_mixed_with_its_export(capsys, model):
 
 def test_what_is_no_model_is_refused(capsys, model, run, tmp_path):
     out = ("--out", tmp_path / "x")
+    assert refused(capsys, "export", tmp_path / "none", *out) == f"{tmp_path / 'none'}: there is no such folder"
+    (tmp_path / "none").mkdir()
     assert "is neither a finished run" in refused(capsys, "export", tmp_path / "none", *out)
     begun = tmp_path / "begun"
     begun.mkdir()
@@ -379,6 +381,17 @@ def refused_stream(capsys, monkeypatch, model, tmp_path):
     status, out, err = stream(capsys, monkeypatch, tmp_path / "again", "1\n")
     assert (status, out, err.count("\n")) == (2, "", 1)
     return err
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+def test_lines_end_as_they_may_in_files(capsys, model, tmp_path, end):
+    export(capsys, model, "--out", tmp_path / "x")
+    command = [sys.executable, "-m", "mgrade", "stream", str(tmp_path / "x")]
+    text = end.join(["a,b,c", "1,2,3", "4,5,6", ""])
+    done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    x = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    np.testing.assert_allclose(numbers(done.stdout.decode()), interpreted(tmp_path / "x", x), rtol=2e-5, atol=2e-5)
 
 
 def test_outputs_arrive_before_the_next_sample_is_sent(capsys, model, tmp_path):

@@ -1,6 +1,7 @@
 """`mgrade fit`: one command from a CSV file to a program for a chip."""
 
 import csv
+import importlib.util
 import io
 import json
 import shutil
@@ -217,6 +218,60 @@ def test_a_forgotten_sequence_is_asked_for(capsys, recordings):
     ]
 
 
+def test_names_and_paths_are_shown_as_they_are(capsys, recordings):
+    text = (
+        Path(recordings)
+        .read_text()
+        .replace("kind,left,right", 'kind,"imu:x:raw, [b]",a:heart:b')
+        .replace("slow", ":smile:")
+    )
+    Path("odd.csv").write_text(text)
+    folder = Path("p" * 110) / ("q" * 110 + "\\")
+    chosen = ("--channels", '"imu:x:raw, [b]", a:heart:b')
+    status, out, err = call(capsys, "odd.csv", *OPTIONS[:4], *chosen, "--epochs", "1", "--out", str(folder))
+    assert status == 0, err
+    assert "imu:x:raw, [b], a:heart:b" in out
+    assert "  :smile:" in out
+    assert f"{folder / 'c'},{folder / 'model'}" in "".join(out.split())  # over several lines
+
+
+def test_what_a_window_leaves_out_is_said(capsys, recordings):
+    lengths = {label: [] for label in ("rising", "slow", "swift")}
+    for one, label in zip(*waves(), strict=True):
+        lengths[label].append(one.shape[1])
+    window = min(sorted(found)[-2] for found in lengths.values())
+    lost = sum(length < window for found in lengths.values() for length in found)
+    status, _, err = call(capsys, recordings, *OPTIONS, "--epochs", "1", "--window", str(window))
+    assert status == 0
+    assert f"mgrade: {lost} of 36 recordings are shorter than the window, {window}, and left out\n" in err
+    least = min(lengths, key=lambda label: sorted(lengths[label])[-2])
+    status, _, err = call(capsys, recordings, *OPTIONS, "--window", str(max(lengths[least])))
+    assert status == 2
+    assert f"window must leave at least 2 recordings of {least!r}" in err.splitlines()[-1]
+
+
+def test_a_program_of_an_earlier_fit_is_named(capsys, recordings):
+    assert call(capsys, recordings, *OPTIONS, "--epochs", "1")[0] == 0
+    _, _, err = call(capsys, recordings, *OPTIONS, "--epochs", "1", "--to", "arduino")
+    assert err.splitlines()[-1] == "mgrade: made/c is of an earlier fit: `mgrade export made/model` makes it anew"
+
+
+def test_a_fitted_model_is_exported_as_it_was_fitted(capsys, recordings):
+    assert call(capsys, recordings, *OPTIONS, "--epochs", "1")[0] == 0
+    for more, activations in (((), "int16"), (("--precision", "float32"), "float32"), (("--to", "onnx"), "float32")):
+        if "onnx" in more and importlib.util.find_spec("onnx") is None:
+            continue
+        with pytest.raises(SystemExit):
+            main(["export", "made/model", "--out", "-".join(("x", *more)), "--json", *more])
+        assert json.loads(capsys.readouterr().out)["activations"] == activations
+    with pytest.raises(SystemExit):
+        main(["export", "made/model", "--to", "onnx", "--precision", "int8"])
+    assert capsys.readouterr().err == "mgrade: precision must be float32 for onnx, got 'int8'\n"
+    with pytest.raises(SystemExit):
+        main(["play", "made"])
+    assert "no saved model: made/c and made/model may be" in capsys.readouterr().err
+
+
 def test_a_budget_beyond_the_chip_is_refused_before_training(capsys, recordings):
     chip = (*OPTIONS, "--chip", "STM32F446", "--out", "big")
     status, out, err = call(capsys, recordings, *chip, "--budget", "900KB")
@@ -255,12 +310,12 @@ def test_a_program_worse_than_its_classifier_says_so():
     wrong = labels.copy()
     wrong[0] = "swift"
     classifier = StreamClassifier()
-    assert Fitted(classifier, None, held, labels, wrong, 1.0).shortfall() == (
+    assert Fitted(classifier, None, held, labels, wrong, 1.0).shortfall() == [
         "the int8 program is right on 96.7%, the classifier itself on 100.0%: take --precision float32,"
         " or a larger --budget"
-    )
-    assert Fitted(classifier, None, held, wrong, wrong, 1.0).shortfall() is None
-    assert Fitted(classifier, None, held, wrong, labels, 1.0).shortfall() is None
+    ]
+    assert Fitted(classifier, None, held, wrong, wrong, 1.0).shortfall() == []
+    assert Fitted(classifier, None, held, wrong, labels, 1.0).shortfall() == []
 
 
 def test_a_rate_is_in_samples_as_well():

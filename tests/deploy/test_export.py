@@ -253,6 +253,33 @@ def test_choices_are_checked_when_made():
             Choices(**fields)
 
 
+@pytest.mark.parametrize("cc", ["gcc", "clang-19", "arm-none-eabi-gcc"])
+def test_no_program_is_called_as_a_header_that_c_includes_from_its_own(tmp_path, cc):
+    """A program's folder may come before those of C: <string.h> would then find ours in the place of <strings.h>."""
+    headers = (
+        "assert",
+        "ctype",
+        "errno",
+        "float",
+        "inttypes",
+        "limits",
+        "locale",
+        "math",
+        "setjmp",
+        "signal",
+        "stdarg",
+    )
+    headers += ("stddef", "stdint", "stdio", "stdlib", "string", "time", "wchar", "wctype")
+    (tmp_path / "all.c").write_text("".join(f"#include <{name}.h>\n" for name in headers))
+    made = checked(needs(cc), "-std=gnu11", "-M", "all.c", cwd=tmp_path)
+    found = [Path(word) for word in made.replace("\\\n", " ").split()[2:]]
+    folders = {path.parent for path in found}
+    roots = {folder for folder in folders if not folders & {*folder.parents}}  # not those of <sys/types.h>
+    met = {path.stem for path in found if path.parent in roots and re.fullmatch("[a-z][a-z0-9_]*", path.stem)}
+    assert len(met) > len(headers)
+    assert met <= {*TAKEN}
+
+
 def test_any_folder_gives_a_name_that_c_takes():
     for text in ("", "x", "My Model!", "9lives", "mgrade", "mg_x", "ü", "a" * 99, "9" * 99, *TAKEN):
         assert check_name(as_name(text)) == as_name(text)

@@ -44,6 +44,23 @@ def test_a_comma_goes_before_other_separators(csv):
     assert found.channels == ("x;y",)
 
 
+@pytest.mark.parametrize("before", ["", "\n", "\ufeff", " \r\n\n"], ids=["at once", "blank", "BOM", "blanks"])
+def test_signs_in_names_do_not_hide_what_stands_between_columns(csv, before):
+    found = read_csv(csv(before + "label;x, rad/s;y\nup;1;2\n"))
+    assert found.channels == ("x, rad/s", "y")
+    found = read_csv(csv(before + '"label","x;a;b;c"\nup,1\n'))
+    assert found.channels == ("x;a;b;c",)
+    with pytest.raises(ValueError, match=f"line {2 + before.count(chr(10))}, column 'y' must be a number, got 'z'"):
+        read_csv(csv(before + "label,x;a;b;c,y\nup,1,z\n"))
+
+
+def test_a_file_of_something_else_is_not_shown_in_full(csv):
+    with pytest.raises(ValueError, match="has no column 'label'; its first line names") as error:
+        read_csv(csv(",".join(f'"{i}{"x" * 99}"' for i in range(5000))))
+    assert str(error.value).endswith("…, … (5000 in all)")
+    assert len(str(error.value)) < 1000
+
+
 def test_a_column_that_is_not_chosen_may_hold_anything(csv):
     found = read_csv(csv("label,x,note,note\nup,1,a,b\n"), channels=["x"])
     assert found.series[0].tolist() == [[1]]
@@ -84,6 +101,13 @@ def test_whole_recordings_of_every_label_are_set_aside(csv):
         (LONG + "c,up,1e39,1\n", {"sequence": "id"}, r"line 6, column 'x' must be within 3.4e\+38 of 0, got '1e39'"),
         (LONG + "c,up,1_0,1\n", {"sequence": "id"}, "line 6, column 'x' must be a number, got '1_0'"),
         (LONG + '"c\nd",up,1,1\n\nc,up,?,1\n', {"sequence": "id"}, "line 9, column 'x' must be a number"),
+        (
+            LONG + 'c,up,"1,1\nd,up,1,1\n',
+            {"sequence": "id"},
+            "lines 6 to 7, joined by a quote, must have 4 columns, got 3",
+        ),
+        (LONG + "c,up,2024-05-01,1\n", {"sequence": "id"}, r"got '2024-05-01': name the column .* \(--channels\)"),
+        (LONG + "c,up,1.2.3,1\n", {"sequence": "id"}, "column 'x' must be a number, got '1.2.3'$"),
         pytest.param(
             LONG + f"c,up,{'1' * 140_000},1\n",
             {"sequence": "id"},

@@ -76,7 +76,7 @@ def test_rate_makes_sound_of_the_input(tmp_path):
         (["export", "--labels", "a,b"], "labels must be 4, one for each, got 2"),
         (["export", "--rate", "3"], "samples_per_second must be whole, 1000 to 384000, got 3"),
         (["export", "--port", "99999"], "port must be 0 to 65535, got 99999"),
-        (["export", "--run", "nowhere"], "nowhere: is neither a finished run"),
+        (["export", "--run", "nowhere"], "nowhere: there is no such folder"),
         (["export", "--build", "export/export.json"], "export/export.json: is not a folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -19,7 +19,7 @@ from rich.table import Table
 
 import mgrade
 from mgrade.cli import deploy, fit, footprint, play, report, training
-from mgrade.cli.common import AsJson, Data, check_seeds, console, first_here, say, use_data
+from mgrade.cli.common import AsJson, Data, check_seeds, console, first_here, listing, say, use_data
 from mgrade.cli.data import data_app
 
 app = typer.Typer(
@@ -137,7 +137,7 @@ def info(as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps(facts, indent=2))
         return
-    table = Table(show_header=False, box=None, pad_edge=False)
+    table = listing()
     for name, value in facts.items():
         table.add_row(name, ", ".join(value) if isinstance(value, list) else str(value))
     console().print(table)
@@ -194,5 +194,4 @@ def demo(
     screen.print(f"\nroom for it on {len(story.fits)} chips, from the smallest: {', '.join(story.fits[:4])}, …")
     screen.print(
         f"C files: {story.files}    try: mgrade export {out}/runs/vowels/mgrade/seed{seed} --verify cortex-m55",
-        markup=False,
     )

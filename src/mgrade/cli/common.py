@@ -6,10 +6,11 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Optional
+from typing import Annotated, NoReturn, Optional
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 
 class Device(str, Enum):
@@ -48,9 +49,20 @@ def check_seeds(seeds: list[int]) -> None:
         raise ValueError(f"seed must be at least 0, got {min(seeds)}")
 
 
-def console(**options: Any) -> Console:
-    """Standard output: as wide as the terminal, or wide enough for every table where it goes elsewhere."""
-    return Console(width=None if sys.stdout.isatty() else 200, **options)
+def console() -> Console:
+    """Standard output: as wide as the terminal, or wide enough for every table where it goes elsewhere.
+
+    Text is shown as it is: names and paths of users may look like markup or emoji.
+    """
+    return Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False, highlight=False)
+
+
+def listing() -> Table:
+    """A table of names and values, both shown in full."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    return table
 
 
 def say(line: str) -> None:

@@ -49,8 +49,8 @@ def show(
     for row in rows:
         state = f"{row['state']}, for {row['only_for']}" if row.get("only_for") else row["state"]
         table.add_row(row["name"], state, row["title"], ", ".join(row["there"]), row["command"] or "")
-    screen = console(markup=False, emoji=False)  # names are names
-    screen.print(f"data folder: {folder}", highlight=False)
+    screen = console()
+    screen.print(f"data folder: {folder}")
     screen.print(table)
 
 

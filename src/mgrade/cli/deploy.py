@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -9,17 +10,19 @@ from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from mgrade.cli.common import AsJson, Data, console, fail, use_data
+from mgrade.cli.common import AsJson, Data, console, fail, listing, use_data
 
 
 def export(
     source: Annotated[Path, typer.Argument(help="Folder of a finished run, a saved model or a saved estimator.")],
     to: Annotated[str, typer.Option("--to", help="c, arduino, onnx or wasm.")] = "c",
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("export"),
-    precision: Annotated[str, typer.Option(help="float32, or int8 weights.")] = "float32",
+    precision: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="float32, or int8 weights. Default: an estimator's own; else, and for onnx, float32."),
+    ] = None,
     activations: Annotated[str, typer.Option(help="With int8 weights: int16 or int8 activations.")] = "int16",
     state_bits: Annotated[int, typer.Option(help="With int8 weights: bits of the recurrent state, 16 or 32.")] = 32,
     snap: Annotated[bool, typer.Option("--snap", help="One whole delay per tap instead of its whole width.")] = False,
@@ -44,8 +47,11 @@ def export(
 
     use_data(data)
     check_target(to, verify)
-    choices = Choices(precision, activations, state_bits, snap)
     opened = open_source(source)
+    chosen_precision = precision or ("float32" if to == "onnx" else opened.precision)
+    if to == "onnx" and chosen_precision != "float32":
+        raise ValueError(f"precision must be float32 for onnx, got {chosen_precision!r}")
+    choices = Choices(chosen_precision, activations, state_bits, snap)
     chosen = check_name(name or opened.name)
     program = build(opened, choices, calibrate)
     figures = opened.judge(program) if judge else None
@@ -66,8 +72,8 @@ def export(
 
 
 def _show(facts: dict[str, Any], out: Path) -> None:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row("written to", escape(str(out)))
+    table = listing()
+    table.add_row("written to", str(out))
     table.add_row("activations", facts["activations"])
     table.add_row("weights", f"{facts['parameter_bytes']:,} bytes")
     table.add_row("state of a stream", f"{facts['state_bytes']:,} bytes")
@@ -101,6 +107,8 @@ def stream(
         raise ValueError(f"{wav}: CSV goes to standard input: mgrade stream {source} < {wav}")
     if wav is None and sys.stdin is None:
         raise ValueError(f"standard input is closed: mgrade stream {source} < FILE.csv")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(newline=None)  # lines end as they do in files, with a carriage return alone too
     _, program = read_export(source)
     known = read_about(source, program)
     if labels and not (known and known.classes and known.labels):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import statistics
@@ -10,10 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from mgrade.cli.common import AsJson, console, fail, say
+from mgrade.cli.common import AsJson, console, fail, listing, say
 
 if TYPE_CHECKING:
     from mgrade.estimator.fitting import Fitted
@@ -29,7 +28,10 @@ def fit(
     sequence: Annotated[
         Text, typer.Option(help="Column that tells recordings apart. Default: a change of label does.")
     ] = None,
-    channels: Annotated[Text, typer.Option(help="Columns to learn from, as ax,ay,az. Default: all others.")] = None,
+    channels: Annotated[
+        Text,
+        typer.Option(help="Columns to learn from, as ax,ay,az; quoted where a name has commas. Default: all others."),
+    ] = None,
     window: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(help="Cut recordings into pieces of so many samples, as many as an answer takes."),
@@ -37,7 +39,10 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("fitted"),
     to: Annotated[str, typer.Option("--to", help="c, arduino, onnx or wasm.")] = "c",
     chip: Annotated[Text, typer.Option(metavar="NAME", help="A chip of `mgrade footprint` that it must fit.")] = None,
-    budget: Annotated[Text, typer.Option(help="Bytes for weights and state, as 16KB. Default: 32KB.")] = None,
+    budget: Annotated[
+        Text,
+        typer.Option(help="Bytes for weights and state, as 16KB. Default: 32KB, or half of the chip's smaller memory."),
+    ] = None,
     precision: Annotated[str, typer.Option(help="float32, or int8 weights.")] = "int8",
     test: Annotated[float, typer.Option(help="Share of the recordings to judge by.")] = 0.25,
     frame: Annotated[int, typer.Option(help="Samples that the program takes at a step.")] = 1,
@@ -55,7 +60,7 @@ def fit(
     from mgrade.footprint import find_chip
 
     _need_sklearn()
-    from mgrade.estimator.fitting import budget_for, check_frame, check_output, doubts, verify_on
+    from mgrade.estimator.fitting import budget_for, check_frame, check_output, check_pieces, doubts, verify_on
     from mgrade.estimator.fitting import fit as train
     from mgrade.estimator.recordings import split
 
@@ -73,10 +78,11 @@ def fit(
     whole = _read(recordings, label, sequence, channels)
     known = whole if window is None else whole.cut(window)
     check_frame(known, frame, window)
+    left_out = check_pieces(whole, known, window)
     training, held_out = split(known, test, seed)
     facts: dict[str, Any] = {"channels": known.channels, "recordings": _lengths(whole)}
     unit = "recordings" if window is None else f"pieces of {window} samples"
-    for doubt in doubts(whole):
+    for doubt in (*doubts(whole), *left_out):
         say(doubt)
     say("{count} recordings of {shortest} to {longest} samples, median {median:g}".format(**facts["recordings"]))
     with Console(stderr=True).status(f"training on {len(training.series)} {unit}") as status:
@@ -115,8 +121,8 @@ def fit(
         print(json.dumps(facts, indent=1))
     else:
         _show(facts, found, target, out, to, unit)
-    if lost := found.shortfall():
-        say(lost)
+    for line in (*found.shortfall(), *found.stale(out, to)):
+        say(line)
     if target is not None and not fits:
         fail(f"the program does not fit {target.name}: give a smaller --budget than {limit} bytes")
     if verify and not facts["verify"]["equal"]:
@@ -128,7 +134,9 @@ def _read(path: Path, label: str, sequence: str | None, channels: str | None) ->
     from mgrade.estimator.fitting import check_recordings
     from mgrade.estimator.recordings import read_csv
 
-    columns = None if channels is None else [name.strip() for name in channels.split(",")]
+    columns = (
+        None if channels is None else [name.strip() for name in next(csv.reader([channels], skipinitialspace=True))]
+    )
     found = read_csv(path, label=label, sequence=sequence, channels=columns)
     check_recordings(found)
     return found
@@ -169,15 +177,15 @@ def _need_sklearn() -> None:
 
 
 def _show(facts: dict[str, Any], found: Fitted, chip: Chip | None, out: Path, to: str, unit: str) -> None:
-    table = Table(show_header=False, box=None, pad_edge=False)
+    table = listing()
     layers = f"{facts['depth']} layer{'s' if facts['depth'] > 1 else ''} of {facts['dim']} channels"
-    table.add_row("channels", escape(", ".join(facts["channels"])))
+    table.add_row("channels", ", ".join(facts["channels"]))
     table.add_row("trained on", f"{facts['trained_on']} {unit}, {facts['seconds']:.0f} s: {layers}")
     table.add_row("right, of others", f"{facts['right']['classifier']:.1%} of {facts['held_out']} {unit}")
     table.add_row(f"as {found.classifier.precision}", f"{facts['right']['program']:.1%}")
     for truth, said in facts["confusion"].items():
-        table.add_row(f"  {escape(truth)}", escape(_judged(truth, said, facts["judged_on"][truth])))
-    table.add_row("outputs", escape(", ".join(facts["confusion"])))
+        table.add_row(f"  {truth}", _judged(truth, said, facts["judged_on"][truth]))
+    table.add_row("outputs", ", ".join(facts["confusion"]))
     stored, kept = facts["export"]["parameter_bytes"], facts["export"]["state_bytes"]
     table.add_row("weights", f"{stored:,} bytes")
     table.add_row("state of a stream", f"{kept:,} bytes")
@@ -189,8 +197,8 @@ def _show(facts: dict[str, Any], found: Fitted, chip: Chip | None, out: Path, to
         table.add_row(
             "a step", f"{ran['instructions']:,} instructions{_rate(ran['steps_a_second'], found.classifier.frame_)}"
         )
-    table.add_row("written to", escape(f"{out / to}, {out / 'model'}"))
-    console(highlight=False).print(table)
+    table.add_row("written to", f"{out / to}, {out / 'model'}")
+    console().print(table)
 
 
 def _judged(truth: str, said: dict[str, int], recordings: int) -> str:

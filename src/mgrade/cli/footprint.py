@@ -57,7 +57,7 @@ def footprint(
         print(json.dumps({"name": found.name, **measured.to_dict(chips), "published": beside}, indent=1))
         return
     screen = console()
-    screen.print(f"{found.name}, {precision.value}: {_shape(measured)}", highlight=False, markup=False)
+    screen.print(f"{found.name}, {precision.value}: {_shape(measured)}")
     screen.print()
     screen.print(_components(measured))
     screen.print()
@@ -67,9 +67,8 @@ def footprint(
         screen.print(
             f"fits nowhere in {precision.value}: a sum of its layers has {widest(found.config)} terms, and an export in"
             f" whole numbers at most {MAX_INTEGER_TERMS}",
-            highlight=False,
         )
-    screen.print(_beside(precision), highlight=False)
+    screen.print(_beside(precision))
     if others:
         screen.print()
         screen.print(_published(beside) if beside else "the paper has no published models of this task")
@@ -107,9 +106,9 @@ def size(
         return
     screen = console()
     told = f"{len(found):,} configurations fit {_says(limits)} at {precision.value}; the largest:"
-    screen.print(told, highlight=False)
+    screen.print(told)
     screen.print(_candidates(shown, limits))
-    screen.print(_beside(precision), highlight=False)
+    screen.print(_beside(precision))
 
 
 def _beside(precision: Precision) -> str:
@@ -199,7 +198,7 @@ def _show_program(name: str, figures: dict[str, Any], chips: tuple[Chip, ...], a
         sizes = [part[what][unit] for what in ("parameters", "buffer") for unit in ("count", "bytes")]
         table.add_row(kind, *(f"{value:,}" if value else "" for value in (part["operations"], *sizes)))
     screen = console()
-    screen.print(f"{name}: a program with {figures['precision']} activations", highlight=False, markup=False)
+    screen.print(f"{name}: a program with {figures['precision']} activations")
     screen.print()
     screen.print(table)
     screen.print()

@@ -56,6 +56,8 @@ class Source:
     """What inputs and outputs are called, where that is known."""
     run: Path | None = None
     """Where a finished run lies."""
+    precision: str = "float32"
+    """Of exports where none is asked for: an estimator's own."""
     sample: tuple[Array, ...] = ()
     """Of an estimator: series (time, inputs) that were kept to find ranges on."""
 
@@ -133,11 +135,15 @@ def open_source(folder: str | Path) -> Source:
     if (folder / "config.json").is_file():
         model, name = load(folder), folder.absolute().name
         if (folder / ESTIMATOR).is_file():
-            read_estimator(folder)
+            parameters = read_estimator(folder).get("parameters")
+            precision = parameters.get("precision", "float32") if isinstance(parameters, dict) else "float32"
             sample = _kept(folder / SAMPLE, model.config.inputs)
             named = folder.absolute().parent.name if name == "model" else name  # `mgrade fit` calls all of them so
-            return Source(as_name(named), model, known=read_about(folder, model.config), sample=sample)
+            known = read_about(folder, model.config)
+            return Source(as_name(named), model, known=known, sample=sample, precision=precision)
         return Source(as_name(name), model)
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: there is no such folder")
     hint = f": {folder / 'model'} is" if (folder / "model" / "config.json").is_file() else ""
     raise ValueError(f"{folder}: is neither a finished run (recipe.json) nor a saved model (config.json){hint}")
 
@@ -220,7 +226,7 @@ def _rows(
             if not line.strip("\ufeff\r\n \t"):
                 continue
             first = not separator
-            separator = separator or separator_of(line)
+            separator = separator or separator_of(line, channels)
             fields = [field.strip() for field in next(csv.reader([line.lstrip("\ufeff")], delimiter=separator))]
             if first and (_are_named(channels, fields) or all(_number(field) is None for field in fields)):
                 chosen = _places(fields, channels, f"{where}, line {number}")
@@ -246,11 +252,18 @@ def _are_named(channels: tuple[str, ...], fields: list[str]) -> bool:
     return bool(channels) and set(channels) <= set(fields)
 
 
-def separator_of(line: str) -> str:
-    """What stands between the columns of a CSV file: a comma, or where that makes one column of its first line, the
-    sign that makes several."""
-    several = (sign for sign in SEPARATORS if len(next(csv.reader([line], delimiter=sign), [])) > 1)
-    return next(several, ",")
+def separator_of(line: str, names: Iterable[str] = ()) -> str:
+    """What stands between the columns of a CSV file: the sign that makes of its first line one with all `names`, or
+    else most columns; of equals, a comma goes before a semicolon and a tab."""
+
+    def fitness(sign: str) -> tuple[bool, int]:
+        try:
+            fields = next(csv.reader([line], delimiter=sign), [])
+        except csv.Error:  # as where the whole line would be one field, and too long
+            return False, 0
+        return set(names) <= {field.strip("\ufeff\r\n \t") for field in fields}, len(fields)
+
+    return max(SEPARATORS, key=fitness)
 
 
 def _places(names: list[str], channels: tuple[str, ...], where: str) -> list[int] | None:

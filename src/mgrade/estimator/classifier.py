@@ -163,9 +163,11 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
 
     def _frames(self, lengths: list[int], channels: int) -> tuple[int, int]:
         """Samples of a step, and steps of the series in the middle."""
+        if self.precision != "float32" and channels > MAX_INTEGER_TERMS:
+            raise ValueError(f"channels must be at most {MAX_INTEGER_TERMS} at int8, got {channels}: take float32")
         median, most = int(np.median(lengths)), MAX_INTEGER_TERMS // channels
         frame = max(1, min(median // STEPS, most)) if self.frame is None else whole("frame", self.frame)
-        if self.precision != "float32" and frame > most >= 1:
+        if self.precision != "float32" and frame > most:
             raise ValueError(f"frame must be at most {most} for {channels} channels at int8, got {frame}")
         if frame > max(lengths):
             raise ValueError(f"frame must be at most the length of the longest series, {max(lengths)}, got {frame}")

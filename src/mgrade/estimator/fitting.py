@@ -21,6 +21,7 @@ import torch
 from mgrade.deploy import Program, verify, write_export
 from mgrade.deploy.about import FILE as ABOUT
 from mgrade.deploy.about import LONGEST
+from mgrade.deploy.export import DESCRIPTION, TARGETS
 from mgrade.deploy.export import check_folder as check_export
 from mgrade.deploy.judge import Streamed
 from mgrade.deploy.source import ESTIMATOR, SAMPLE, as_name
@@ -75,15 +76,20 @@ class Fitted:
         held = self.held_out
         return {str(label): len(np.unique(held.names[held.labels == label])) for label in self.classifier.classes_}
 
-    def shortfall(self) -> str | None:
-        """A line about a program that is right on much less than its classifier; None if it is not."""
+    def shortfall(self) -> list[str]:
+        """A line about a program that is right on much less than its classifier, if it is."""
         right = self.right()
         if right["classifier"] - right["program"] <= MOST_LOST:
-            return None
-        return (
+            return []
+        return [
             f"the {self.classifier.precision} program is right on {right['program']:.1%}, the classifier itself on"
             f" {right['classifier']:.1%}: take --precision float32, or a larger --budget"
-        )
+        ]
+
+    def stale(self, folder: Path, to: str) -> list[str]:
+        """A line about every other program in `folder`, which is not of the classifier that is there now."""
+        others = [folder / other for other in TARGETS if other != to and (folder / other / DESCRIPTION).is_file()]
+        return [f"{other} is of an earlier fit: `mgrade export {folder / 'model'}` makes it anew" for other in others]
 
     def write(self, folder: Path, to: str) -> dict[str, Any]:
         """The classifier in `folder`/model, the program in `folder`/`to`; what there is to say of the latter."""
@@ -159,6 +165,20 @@ def check_frame(recordings: Recordings, frame: int, window: int | None) -> None:
         raise ValueError(
             f"frame must be at most {length}, the samples of the shortest recording, {str(name)!r}, got {frame}"
         )
+
+
+def check_pieces(recordings: Recordings, pieces: Recordings, window: int | None) -> list[str]:
+    """Refuses a window that leaves too few recordings of a label; a line about those that it leaves out."""
+    before, after = set(map(str, recordings.names)), set(map(str, pieces.names))
+    for label in map(str, np.unique(recordings.labels)):
+        given, left = (np.unique(one.names[one.labels == label]).size for one in (recordings, pieces))
+        if left < 2 <= given:
+            raise ValueError(
+                f"window must leave at least 2 recordings of {label!r}, one to train on and one to judge by; {window}"
+                f" samples leave {left} of {given}"
+            )
+    lost = len(before - after)
+    return [f"{lost} of {len(before)} recordings are shorter than the window, {window}, and left out"] if lost else []
 
 
 def check_output(out: Path, to: str) -> None:

@@ -20,6 +20,9 @@ import numpy.typing as npt
 from mgrade.deploy.source import separator_of
 from mgrade.estimator.series import LARGEST
 
+# Columns that a message names, and characters that it shows of a name or a field.
+_SHOWN, _LONGEST = 12, 40
+
 
 class Recordings(NamedTuple):
     """Labelled series, as `StreamClassifier.fit(series, labels)` takes them."""
@@ -81,13 +84,13 @@ def read_csv(
     labels: dict[str, str] = {}
     samples: dict[str, list[list[float]]] = {}
     with _opened(Path(path)) as file:
-        lines = _lines(path, file)
-        _, header = next(lines, (1, []))
+        lines = _lines(path, file, [label, *([] if sequence is None else [sequence]), *(channels or ())])
+        _, header = next(lines, ("", []))
         columns = _columns(path, header, label, sequence, channels)
-        for number, name, tag, sample in _samples(path, lines, header, label, sequence, columns):
+        for where, name, tag, sample in _samples(path, lines, header, label, sequence, columns):
             if labels.setdefault(name, tag) != tag:
                 raise ValueError(
-                    f"{path}: line {number}: recording {name!r} must have one {label}, got {labels[name]!r} and {tag!r}"
+                    f"{path}: {where}: recording {name!r} must have one {label}, got {labels[name]!r} and {tag!r}"
                 )
             samples.setdefault(name, []).append(sample)
     if not samples:
@@ -120,19 +123,24 @@ def _opened(path: Path) -> TextIO:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _lines(path: str | Path, file: TextIO) -> Iterator[tuple[int, list[str]]]:
-    """Every line that is not empty, with its number: fields without blanks around them."""
-    number = 1
+def _lines(path: str | Path, file: TextIO, names: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Every line that is not empty, and before it which one it is: fields without blanks around them. A field in quotes
+    may go on in the lines that follow. `names`: columns that there should be."""
+    above, number = 0, 1
     try:
         first = file.readline()
-        reader = csv.reader(itertools.chain([first], file), delimiter=separator_of(first))
+        while first and not first.strip():
+            first, above = file.readline(), above + 1
+        reader = csv.reader(itertools.chain([first], file), delimiter=separator_of(first, names))
+        number += above
         for fields in reader:
-            number = reader.line_num
+            last = above + reader.line_num
             if any("\0" in field for field in fields):
                 raise csv.Error("line contains NUL")
             if fields:
-                yield number, [field.strip() for field in fields]
-            number += 1
+                where = f"line {number}" if last == number else f"lines {number} to {last}, joined by a quote,"
+                yield where, [field.strip() for field in fields]
+            number = last + 1
     except csv.Error as error:
         raise ValueError(f"{path}: line {number} is not CSV: {error}") from None
     except UnicodeDecodeError:
@@ -149,7 +157,7 @@ def _columns(
     found = tuple(name for name in header if name not in named) if channels is None else tuple(channels)
     for name, times in Counter((*named, *found)).items():
         if name not in header:
-            raise ValueError(f"{path}: has no column {name!r}; its first line names {', '.join(header) or 'none'}")
+            raise ValueError(f"{path}: has no column {name!r}; its first line names {_named(header) or 'none'}")
         if header.count(name) > 1:
             raise ValueError(f"{path}: column {name!r} must be named once, got {header.count(name)}")
         if times > 1:
@@ -161,39 +169,46 @@ def _columns(
     return found
 
 
+def _named(header: list[str]) -> str:
+    """Names of columns as one line can hold them: a file may be something else altogether."""
+    shown = [name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…" for name in header[:_SHOWN]]
+    return ", ".join(shown) + (f", … ({len(header)} in all)" if len(header) > _SHOWN else "")
+
+
 def _samples(
     path: str | Path,
-    lines: Iterator[tuple[int, list[str]]],
+    lines: Iterator[tuple[str, list[str]]],
     header: list[str],
     label: str,
     sequence: str | None,
     columns: tuple[str, ...],
-) -> Iterator[tuple[int, str, str, list[float]]]:
-    """Number, recording, label and values of every line."""
+) -> Iterator[tuple[str, str, str, list[float]]]:
+    """Place, recording, label and values of every line."""
     before, count = "", 0
-    for number, fields in lines:
+    for where, fields in lines:
         if len(fields) != len(header):
-            raise ValueError(f"{path}: line {number} must have {len(header)} columns, got {len(fields)}")
+            raise ValueError(f"{path}: {where} must have {len(header)} columns, got {len(fields)}")
         line = dict(zip(header, fields, strict=True))
         for name in (label, sequence):
             if name is not None and not line[name]:
-                raise ValueError(f"{path}: line {number}, column {name!r} must not be empty")
+                raise ValueError(f"{path}: {where}, column {name!r} must not be empty")
         tag = line[label]
         count += tag != before
         before = tag
-        values = [_number(path, number, name, line[name]) for name in columns]
-        yield number, str(count) if sequence is None else line[sequence], tag, values
+        values = [_number(f"{path}: {where}", name, line[name]) for name in columns]
+        yield where, str(count) if sequence is None else line[sequence], tag, values
 
 
-def _number(path: str | Path, line: int, column: str, text: str) -> float:
+def _number(where: str, column: str, text: str) -> float:
     try:
         value = math.nan if "_" in text else float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{path}: line {line}, column {column!r} must be a number, got {text!r}{_advice(text)}")
+        shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        raise ValueError(f"{where}, column {column!r} must be a number, got {shown!r}{_advice(text)}")
     if abs(value) > LARGEST:
-        raise ValueError(f"{path}: line {line}, column {column!r} must be within {LARGEST:.2g} of 0, got {text!r}")
+        raise ValueError(f"{where}, column {column!r} must be within {LARGEST:.2g} of 0, got {text!r}")
     return value
 
 
@@ -201,6 +216,9 @@ def _advice(text: str) -> str:
     """What to do about a field that is no number, where that can be told."""
     if re.fullmatch(r"[+-]?\d+,\d+", text):
         return ": decimal commas are not read, write points"
-    if text and not re.fullmatch(r"[+-]?(nan|inf|infinity)", text, re.IGNORECASE) and not re.match(r"[+-]?[\d.]", text):
+    amiss = re.fullmatch(
+        r"[+-]?(nan|inf|infinity|[\d.,_]+(e[+-]?\d+)?)", text, re.IGNORECASE
+    )  # a number, but not a usable one
+    if text and not amiss:
         return ": name the column that tells recordings apart (--sequence), or the channels (--channels)"
     return ""

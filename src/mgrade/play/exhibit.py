@@ -9,7 +9,7 @@ from pathlib import Path
 from mgrade.deploy import Choices, Program, build, load_program, open_source, read_export, wasm
 from mgrade.deploy.about import About, about, read_about
 from mgrade.deploy.c.printer import check_name
-from mgrade.deploy.export import DESCRIPTION
+from mgrade.deploy.export import DESCRIPTION, TARGETS
 from mgrade.deploy.source import Array, Sequence
 
 
@@ -78,7 +78,9 @@ def _opened(path: Path) -> Exhibit:
     if (path / DESCRIPTION).is_file():
         return _from_export(path)
     if not any((path / file).is_file() for file in ("recipe.json", "config.json")):
-        raise ValueError(f"{path}: is no export ({DESCRIPTION}), no finished run and no saved model")
+        here = [path / name for name in (*TARGETS, "model") if (path / name).is_dir()]
+        hint = f": {' and '.join(map(str, here))} may be" if here else ""
+        raise ValueError(f"{path}: is no export ({DESCRIPTION}), no finished run and no saved model{hint}")
     source = open_source(path)
     program = build(source, Choices())
     known = source.known or _unknown(program)

@@ -90,6 +90,8 @@ TAKEN = (
     ),
     *("iso646", "limits", "locale", "math", "setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio"),
     *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
+    # and those that C libraries include from their own
+    *("alloca", "endian", "features", "newlib", "sched", "strings", "syslimits", "xlocale"),
 )
 # The headers that the C of a program needs beside it, whole numbers or not; the first is included by it.
 RUNTIME = {True: ("mgrade_integer.h", "mgrade_lanes.h", "mgrade_dots.h"), False: ("mgrade_float.h",)}
