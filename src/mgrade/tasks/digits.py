@@ -28,7 +28,7 @@ from torch import Tensor
 from mgrade.tasks.files import arrays, check_axis, check_table, spans
 from mgrade.tasks.labelled import HeldOut, Sequences, fetching
 from mgrade.tasks.speech import read_wav
-from mgrade.tasks.task import Batch, positive
+from mgrade.tasks.task import Batch, whole
 
 RATE = 8000
 """Samples per second."""
@@ -59,7 +59,7 @@ class SpokenDigits(HeldOut):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(frame=self.frame, max_samples=self.max_samples, shifts=self.shifts)
+        whole(frame=self.frame, max_samples=self.max_samples, shifts=self.shifts)
         if self.max_samples < self.frame:
             raise ValueError(f"max_samples must be at least frame = {self.frame}, got {self.max_samples}")
         if self.frame % self.shifts:

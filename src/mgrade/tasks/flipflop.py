@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import Model
-from mgrade.tasks.task import Batch, Drawn, Part, correct, generator, probability, surprise
+from mgrade.tasks.task import Batch, Drawn, Part, correct, generator, probability, surprise, whole
 
 SYMBOLS = "wri01"
 WRITE, READ, IGNORE, ZERO, ONE = range(5)
@@ -47,8 +47,7 @@ class FlipFlop(Drawn):
         probability(ignore=self.ignore, test_ignore=self.test_ignore)
         if self.targets not in ("reads", "all"):
             raise ValueError(f"targets must be one of reads, all, got {self.targets!r}")
-        if not isinstance(self.recalls, int) or self.recalls < 2:
-            raise ValueError(f"recalls must be a whole number of at least 2, got {self.recalls!r}")
+        whole(2, recalls=self.recalls)
 
     @property
     def classes(self) -> int:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import Model
-from mgrade.tasks.task import Batch, Drawn, Part, correct, generator, positive, surprise
+from mgrade.nn.config import is_number
+from mgrade.tasks.task import Batch, Drawn, Part, correct, generator, surprise, whole
 
 ORDERS = ("shuffled", "free")
 ENCODINGS = ("symbols", "level")
@@ -96,12 +97,10 @@ class HighFrequency(Drawn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(features=self.features, feature_length=self.feature_length, per_sequence=self.per_sequence)
-        number = isinstance(self.frequency, (int, float)) and not isinstance(self.frequency, bool)
-        if not number or not 0 < self.frequency <= 1:
+        whole(features=self.features, feature_length=self.feature_length, per_sequence=self.per_sequence)
+        whole(2, symbols=self.symbols)
+        if not is_number(self.frequency) or not 0 < self.frequency <= 1:
             raise ValueError(f"frequency must be above 0 and at most 1, got {self.frequency!r}")
-        if not isinstance(self.symbols, int) or self.symbols < 2:
-            raise ValueError(f"symbols must be a whole number of at least 2, got {self.symbols!r}")
         if not isinstance(self.features_seed, int) or isinstance(self.features_seed, bool):
             raise ValueError(f"features_seed must be a whole number, got {self.features_seed!r}")
         if self.per_sequence > self.features:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import DelayConv, Model
+from mgrade.nn.config import is_number
 from mgrade.tasks.rows import at_rows, at_rows_by_chance
 from mgrade.tasks.sources import SOURCES
 from mgrade.tasks.task import Batch, Part, Task, correct, generator, surprise
@@ -111,8 +112,7 @@ class HeldOut(Labelled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        number = isinstance(self.held_out, (int, float)) and not isinstance(self.held_out, bool)
-        if not number or not 0 < self.held_out < 1:
+        if not is_number(self.held_out) or not 0 < self.held_out < 1:
             raise ValueError(f"held_out must be above 0 and below 1, got {self.held_out!r}")
 
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:

@@ -21,7 +21,7 @@ from torch import Tensor
 from mgrade._files import prepare_place, replace
 from mgrade.tasks.files import Array, arrays, check_axis, check_table, padded, spans
 from mgrade.tasks.labelled import Labelled, Sequences, option
-from mgrade.tasks.task import SPLITS, derive, positive
+from mgrade.tasks.task import SPLITS, derive, whole
 
 # `<unk>` never occurs: it is there because others have it, and so that models have the same size as theirs.
 SYMBOLS = ("<pad>", "<eos>", "[MIN", "[MAX", "[MED", "[SM", "]", *"0123456789", "<unk>")
@@ -50,8 +50,7 @@ class ListOps(Labelled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.max_length, int) or isinstance(self.max_length, bool) or self.max_length < 2:
-            raise ValueError(f"max_length must be a whole number of at least 2, got {self.max_length!r}")
+        whole(2, max_length=self.max_length)
 
     @property
     def classes(self) -> int:
@@ -170,7 +169,7 @@ def generate_set(
 
     progress is told, now and then, how many expressions there are and how many there will be.
     """
-    positive(train=train, validation=validation, test=test)
+    whole(train=train, validation=validation, test=test)
     sizes = dict(zip(SPLITS, (train, validation, test), strict=True))
     total = sum(sizes.values())
     if total > MOST_EXPRESSIONS:

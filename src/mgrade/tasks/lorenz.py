@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mgrade.nn import MinGRU, Model
 from mgrade.nn.config import is_number
-from mgrade.tasks.task import Batch, Drawn, Part, generator, positive
+from mgrade.tasks.task import Batch, Drawn, Part, generator, whole
 
 SIGMA, RHO, BETA = 10.0, 28.0, 2.667
 # Trajectories start at this point times a number from 0 to SPREAD.
@@ -96,11 +96,9 @@ class Lorenz(Drawn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(trajectories=self.trajectories, overlap_trajectories=self.overlap_trajectories)
-        if not _whole(self.length) or self.length < 2:
-            raise ValueError(f"length must be a whole number of at least 2, got {self.length!r}")
-        if not _whole(self.burn_in) or self.burn_in < 0:
-            raise ValueError(f"burn_in must be a whole number of at least 0, got {self.burn_in!r}")
+        whole(trajectories=self.trajectories, overlap_trajectories=self.overlap_trajectories)
+        whole(2, length=self.length)
+        whole(0, burn_in=self.burn_in)
         if not is_number(self.noise) or self.noise < 0:
             raise ValueError(f"noise must be a number of at least 0, got {self.noise!r}")
         if not is_number(self.dt) or not 0 < self.dt <= LONGEST_DT:
@@ -250,7 +248,3 @@ def principal_components(points: Tensor, count: int = 3) -> tuple[Tensor, Tensor
 
 def _rounded(tensor: Tensor, decimals: int) -> Any:
     return tensor.double().round(decimals=decimals).tolist()
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from mgrade.tasks import _c
-from mgrade.tasks.task import positive
+from mgrade.tasks.task import whole
 
 Bytes = npt.NDArray[np.uint8]
 Counts = npt.NDArray[np.int32]
@@ -76,7 +76,7 @@ class Settings:
     distractor_retrials: int = 4
 
     def __post_init__(self) -> None:
-        positive(**{name: getattr(self, name) for name in _AT_LEAST_ONE})
+        whole(**{name: getattr(self, name) for name in _AT_LEAST_ONE})
         for name in _NONE_ALLOWED:
             value = getattr(self, name)
             if not isinstance(value, int) or not 0 <= value <= 1000:
@@ -186,7 +186,7 @@ def generate_counted(
         raise ValueError(f"seed must be from 0 to {(1 << 64) - 1}, got {seed}")
     if not 0 <= begin <= end < 1 << 63:
         raise ValueError(f"begin and end must be at least 0 and in order, got {begin}, {end}")
-    positive(threads=1 if threads is None else threads)
+    whole(threads=1 if threads is None else threads)
     library, count, side = _library(), end - begin, settings.canvas
     images = np.empty((count, side, side), np.uint8)
     labels, counts = np.empty(count, np.uint8), np.empty((count, 2), np.int32)

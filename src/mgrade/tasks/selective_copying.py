@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import Model
-from mgrade.tasks.task import Batch, Drawn, Part, correct, positive, surprise
+from mgrade.tasks.task import Batch, Drawn, Part, correct, surprise, whole
 
 
 def positions(count: int, size: int, among: int, *, generator: torch.Generator) -> Tensor:
@@ -47,7 +47,7 @@ class SelectiveCopying(Drawn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(length=self.length, values=self.values, symbols=self.symbols)
+        whole(length=self.length, values=self.values, symbols=self.symbols)
         if not isinstance(self.markers_within, bool):
             raise ValueError(f"markers_within must be true or false, got {self.markers_within!r}")
         if self.content < self.values:

@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from mgrade.nn.config import is_number
 from mgrade.tasks.files import check_labels
 from mgrade.tasks.labelled import HeldOut, Sequences, fetching
-from mgrade.tasks.task import positive
+from mgrade.tasks.task import whole
 from mgrade.tasks.unpack import read_gzip
 
 FIBRES = 700
@@ -43,11 +44,10 @@ class HeidelbergDigits(HeldOut):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(group=self.group, max_steps=self.max_steps)
+        whole(group=self.group, max_steps=self.max_steps)
         if FIBRES % self.group:
             raise ValueError(f"group must divide {FIBRES}, got {self.group}")
-        number = isinstance(self.bin_ms, (int, float)) and not isinstance(self.bin_ms, bool)
-        if not number or not 0 < self.bin_ms < float("inf"):
+        if not is_number(self.bin_ms) or not self.bin_ms > 0:
             raise ValueError(f"bin_ms must be a number above 0, got {self.bin_ms!r}")
 
     @property

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from mgrade.nn import Model
+from mgrade.nn.config import is_number
 
 Batch: TypeAlias = tuple[Tensor, ...]
 # A figure over a set: the sum over its examples, and what to divide it by. Both add up over batches and processes.
@@ -117,7 +118,7 @@ class Drawn(Task):
     """Examples that are looked at once, at the end."""
 
     def __post_init__(self) -> None:
-        positive(validation=self.validation, test=self.test)
+        whole(validation=self.validation, test=self.test)
 
     @abstractmethod
     def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
@@ -162,15 +163,15 @@ def correct(logits: Tensor, target: Tensor, where: Tensor | None = None) -> Part
     return (hit & where).sum(), where.sum()
 
 
-def positive(**numbers: int) -> None:
-    """Refuses a number that is not whole and at least 1, by its name."""
+def whole(least: int = 1, /, **numbers: int) -> None:
+    """Refuses a number that is not whole and at least `least`, by its name."""
     for name, value in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
 def probability(**numbers: float) -> None:
     """Refuses a number that is not a probability, by its name."""
     for name, value in numbers.items():
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
+        if not is_number(value) or not 0 <= value <= 1:
             raise ValueError(f"{name} must be a probability from 0 to 1, got {value!r}")

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mgrade.tasks.files import Array, arrays, check_axis, check_table, contents, padded, spans
 from mgrade.tasks.labelled import HeldOut, Sequences, fetching
+from mgrade.tasks.task import whole
 
 PAD, UNKNOWN, END = range(3)
 SPECIAL = 3
@@ -152,6 +153,5 @@ def id_type(vocabulary: int) -> Any:
 
 def check_sizes(max_length: int, vocabulary: int) -> None:
     """Refuses sizes that leave no room for a character."""
-    for name, value, least in (("max_length", max_length, 2), ("vocabulary", vocabulary, SPECIAL + 1)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    whole(2, max_length=max_length)
+    whole(SPECIAL + 1, vocabulary=vocabulary)
