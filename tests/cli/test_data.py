@@ -89,6 +89,9 @@ def test_what_is_there_is_listed_in_full_in_part_or_in_its_compact_form(tmp_path
         "vowels": "compact",
     }
     assert rows["shd"]["missing"] == ["shd/shd_test.h5"]
+    assert rows["shd"]["in_the_way"] == [str(tmp_path / "shd")]
+    assert rows["lra"]["in_the_way"] == [str(tmp_path / "listops")]
+    assert rows["imdb"]["in_the_way"] == rows["mnist"]["in_the_way"] == []
     assert rows["motions"]["missing"] == ["BasicMotions_TRAIN.ts"]
     assert rows["cifar10"]["there"] == ["cifar10_gray.npz"]
     assert rows["cifar10"]["only_for"] == "image"
@@ -127,6 +130,10 @@ def test_the_table_shows_the_same(tmp_path, capsys, monkeypatch):
     call("list", "--data", odd)
     out = capsys.readouterr().out
     assert "[red]a[/x] :smile:" in out.replace("\n", "")
+    (tmp_path / "shd").mkdir()
+    monkeypatch.setenv("COLUMNS", "400")
+    call("list")
+    assert f"move {tmp_path / 'shd'} away, then mgrade data fetch shd " in capsys.readouterr().out
 
 
 def test_a_fetch_names_its_place_or_refuses_in_one_line(tmp_path, capsys):

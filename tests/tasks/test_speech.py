@@ -210,11 +210,18 @@ def test_wrong_options_are_refused_by_name():
             Speech(**options)
 
 
-def test_what_is_missing_is_said(tmp_path):
+def test_what_is_missing_is_said(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"has neither speech_commands nor speech10_train\.npz"):
         Speech(words="10", rate=8000).read("train", tmp_path)
     clips(tmp_path)
     with pytest.raises(ValueError, match=r"backward has no clips \(all 35 words are in v0.02 only\)"):
+        Speech().read("train", tmp_path)
+    monkeypatch.setenv("MGRADE_DATA", str(tmp_path))
+    for word in ("backward", "zero"):
+        (tmp_path / "speech_commands" / word).mkdir(exist_ok=True)
+    with pytest.raises(
+        ValueError, match=r"; move .*speech_commands away, then `mgrade data fetch speech_commands --out"
+    ):
         Speech().read("train", tmp_path)
     (tmp_path / "speech_commands" / "testing_list.txt").unlink()
     with pytest.raises(ValueError, match=r"testing_list\.txt is missing"):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mgrade.nn import Model, ModelConfig
 from mgrade.tasks.labelled import HeldOut, Labelled, Sequences
 from mgrade.tasks.retrieval import Retrieval
-from mgrade.train.data import digest
 from mgrade.train.evaluate import evaluate
 from mgrade.train.feed import Feed
 from mgrade.train.lengths import alike, width
@@ -163,14 +162,6 @@ def test_where_nothing_differs_in_length_it_is_refused():
         feed(Unequal(longest=1))
     with pytest.raises(ValueError, match=r"train\.by_length must be false for a task whose examples are drawn"):
         small("flipflop/mgrade", "train.by_length=true")
-
-
-def test_other_labels_are_another_training_set():
-    ours, theirs = feed().examples, feed().examples
-    assert feed().digest == feed(seed=1).digest
-    theirs[1][7] = (theirs[1][7] + 1) % 3
-    assert digest(ours) != digest(theirs)
-    assert digest(ours) != digest(tuple(tensor[:-1] for tensor in ours))
 
 
 def test_something_is_left_to_train_on():

@@ -12,6 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from mgrade.tasks import Lorenz
 from mgrade.train import Stopped, launch, load_recipe
 from mgrade.train.recipe import source
 from small import small
@@ -148,8 +149,9 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path, monkeypatch):
     recipe = load_recipe("lorenz/mgrade", few)
     with pytest.raises(Stopped):
         launch(recipe, seeds=[0], root=tmp_path, max_minutes=1e-9)
-    monkeypatch.setattr("mgrade.train.feed.digest", lambda examples: "other")
-    with pytest.raises(ValueError, match="holds a run on other data: --resume needs the data it began with"):
+    draw = Lorenz.draw
+    monkeypatch.setattr(Lorenz, "draw", lambda *given: (draw(*given)[0].long(), *draw(*given)[1:]))
+    with pytest.raises(ValueError, match="holds a run on other data, or of an earlier version"):
         launch(recipe, seeds=[0], root=tmp_path, resume=True)
 
 
@@ -225,7 +227,8 @@ def test_a_file_system_without_locks_is_not_taken_for_another_process(tmp_path, 
             "train.sigma_until=0.5",
             r"train\.sigma_until needs sigma_from: the width from which taps narrow, got 0\.5",
         ),
-        ("flipflop/mgrade", "task.test=2147483648", r"task\.test times 32 steps must be at most 2147483648"),
+        ("flipflop/mgrade", "task.test=2147483648", r"task\.test must be at most 67108864 at 32 numbers each, got 2"),
+        ("flipflop/mgrade", "task.recalls=2147483648", r"task\.recalls must be at most 10000, got 2147483648"),
     ],
 )
 def test_what_a_recipe_has_no_use_or_no_room_for_is_refused(name, setting, message):
@@ -233,9 +236,15 @@ def test_what_a_recipe_has_no_use_or_no_room_for_is_refused(name, setting, messa
         small(name, setting)
 
 
-def test_what_a_drawn_set_asks_for_is_counted_in_all_its_steps():
-    with pytest.raises(ValueError, match=r"^task\.test times 165 steps must be at most 2147483648, got 2000000000$"):
-        load_recipe("highfreq/mgrade-1l", ["task.test=2000000000"])
+@pytest.mark.parametrize(
+    ("settings", "most", "numbers"),
+    [(["task.test=20000000"], 13015050, 165), (["task.test=20000000", "task.features=1000"], 2147483, 1000)],
+)
+def test_what_a_drawn_set_asks_for_is_counted_in_all_its_numbers(settings, most, numbers):
+    with pytest.raises(
+        ValueError, match=rf"^task\.test must be at most {most} at {numbers} numbers each, got 20000000$"
+    ):
+        load_recipe("highfreq/mgrade-1l", settings)
 
 
 @pytest.mark.parametrize("read", [load_recipe, source])

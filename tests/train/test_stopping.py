@@ -1,5 +1,6 @@
 """A run stops when it is asked to, and where there is nothing to keep, at once."""
 
+import dataclasses
 import json
 import math
 import os
@@ -13,7 +14,7 @@ import pytest
 
 from mgrade import Model
 from mgrade.tasks import FlipFlop
-from mgrade.train import Stopped, launch, seeds
+from mgrade.train import Stopped, launch, run_missing, seeds
 from mgrade.train.evaluate import evaluate
 from mgrade.train.run import Run
 from small import SETTINGS, small
@@ -78,10 +79,20 @@ def whole(tmp_path):
 def test_a_signal_while_a_result_is_written_is_obeyed_before_the_next_seed(tmp_path, monkeypatch):
     save = Model.save
     monkeypatch.setattr(Model, "save", lambda *given: (kill(), save(*given)))
-    with pytest.raises(Stopped, match="stopped by SIGTERM before seed 1") as stop:
+    with pytest.raises(Stopped, match="stopped by SIGTERM before seed 1 of flipflop/mgrade") as stop:
         launch(small(), seeds=[0, 1], root=tmp_path)
     assert stop.value.signal == signal.SIGTERM
     assert [path.name for path in (tmp_path / "results/flipflop/mgrade").iterdir()] == ["seed0.json"]
+
+
+def test_it_is_obeyed_before_the_next_recipe_too(tmp_path, monkeypatch):
+    save = Model.save
+    monkeypatch.setattr(Model, "save", lambda *given: (kill(), save(*given)))
+    monkeypatch.setattr(seeds, "of_experiments", lambda names: ["flipflop/mgrade", "flipflop/tcn"])
+    monkeypatch.setattr(seeds, "load_recipe", lambda name: dataclasses.replace(small(name), seeds=(0,)))
+    with pytest.raises(Stopped, match="stopped by SIGTERM before seed 0 of flipflop/tcn"):
+        run_missing(["flipflop"], root=tmp_path)
+    assert [path.name for path in (tmp_path / "results/flipflop").iterdir()] == ["mgrade"]
 
 
 @pytest.mark.parametrize("judging", ["judge", "examine"])

@@ -37,6 +37,7 @@ def show(
 ) -> None:
     """Say what is in the data folder, what is missing, and the command that gets it."""
     from mgrade.tasks.inventory import inventory
+    from mgrade.tasks.labelled import making_way
 
     folder = _folder(data)
     rows = inventory(folder, data)
@@ -48,7 +49,8 @@ def show(
         table.add_column(column, no_wrap=column in ("name", "state"))
     for row in rows:
         state = f"{row['state']}, for {row['only_for']}" if row.get("only_for") else row["state"]
-        table.add_row(row["name"], state, row["title"], ", ".join(row["there"]), row["command"] or "")
+        how = making_way(row.get("in_the_way", ())) + (row["command"] or "")
+        table.add_row(row["name"], state, row["title"], ", ".join(row["there"]), how)
     screen = console()
     screen.print(f"data folder: {folder}")
     screen.print(table)

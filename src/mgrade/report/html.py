@@ -63,10 +63,15 @@ def command(words: str) -> Markup:
 
 
 def missing(rows: Iterable[Row], experiments: Sequence[str]) -> Markup | None:
-    """What to run for all that is not there; None where that is one recipe, which says so itself, or nothing."""
+    """What runs all that is not there but variants; None where that is one recipe, which says so itself, or nothing."""
     if len({row.recipe for row in rows if len(row.runs) < row.asked} & set(of_experiments(experiments))) < 2:
         return None
-    return tag("p", "All that has not run: ", command(f"mgrade reproduce {' '.join(experiments)}"), class_="missing")
+    return tag(
+        "p",
+        "What has not run, variants apart: ",
+        command(f"mgrade reproduce {' '.join(experiments)}"),
+        class_="missing",
+    )
 
 
 def provenance(documents: Iterable[Mapping[str, Any]], what: str = "run") -> Markup | None:

@@ -23,6 +23,7 @@ PREDICTION_SETS = ("{0,1}", "{w,r,i}", "{0}", "{1}")
 
 # Recall is examined with this many ignored pairs between a write and its read.
 DISTANCES = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 1_000, 10_000)
+MOST_RECALLS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,8 @@ class FlipFlop(Drawn):
         if self.targets not in ("reads", "all"):
             raise ValueError(f"targets must be one of reads, all, got {self.targets!r}")
         whole(2, recalls=self.recalls)
+        if self.recalls > MOST_RECALLS:
+            raise ValueError(f"recalls must be at most {MOST_RECALLS}, got {self.recalls}")
 
     @property
     def classes(self) -> int:
@@ -55,7 +58,7 @@ class FlipFlop(Drawn):
         return len(SYMBOLS)
 
     @property
-    def steps(self) -> int:
+    def numbers(self) -> int:
         """Symbols of a string."""
         return self.length
 

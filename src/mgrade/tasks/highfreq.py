@@ -126,9 +126,9 @@ class HighFrequency(Drawn):
         return self.features
 
     @property
-    def steps(self) -> int:
-        """Those of the features, each with its marker."""
-        return self.per_sequence * (self.feature_length + 1)
+    def numbers(self) -> int:
+        """The steps of the features, each with its marker; and one of every feature, by which they are chosen."""
+        return max(self.features, self.per_sequence * (self.feature_length + 1))
 
     def model_fields(self) -> dict[str, Any]:
         """Symbols and marker in, a class out, at every step."""

@@ -82,6 +82,7 @@ def _fetched(name: str, folder: Path, where: str) -> dict[str, Any]:
         "title": source.title,
         "there": there,
         "missing": missing,
+        "in_the_way": [str(place) for place in source.in_the_way(folder)],
         "command": f"mgrade data fetch {name}{where}" if missing else None,
     }
 

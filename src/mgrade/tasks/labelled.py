@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,10 +43,14 @@ def fetching(name: str) -> str:
     """What gets data that are missing where they were looked for; what is there in part must make way for it."""
     folder, source = data_folder(), SOURCES[name]
     there = "" if folder == Path("data") else option("--out", folder)
-    partial = [place for place in source.places.values() if (folder / place).exists()]
-    partial = [str(folder / place) for place in partial if source.missing(folder, f"{place}/")]
-    first = f"move {' and '.join(partial)} away, then " if partial else ""
-    return f"{first}`mgrade data fetch {name}{there}` gets it"
+    # where all is there that is looked for before a download, it is something else in there that is missing
+    complete = [] if source.missing(folder) else [folder / place for place in source.places.values()]
+    return f"{making_way(complete or source.in_the_way(folder))}`mgrade data fetch {name}{there}` gets it"
+
+
+def making_way(places: Sequence[str | Path]) -> str:
+    """What comes before a download, as the beginning of a line."""
+    return f"move {' and '.join(map(str, places))} away, then " if places else ""
 
 
 def option(name: str, folder: Path) -> str:

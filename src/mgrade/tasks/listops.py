@@ -143,11 +143,21 @@ def _symbols(source: bytes, where: str) -> Array:
     return found
 
 
+_ROWS_AT_ONCE = 1024
 _BUILT = "must be one expression, in which every operator has arguments and is closed by one ]"
 
 
 def _misbuilt(tokens: Array, offsets: Array) -> int | None:
     """The first of the rows that is no expression, if any is not."""
+    for first in range(0, len(offsets) - 1, _ROWS_AT_ONCE):
+        part = offsets[first : first + _ROWS_AT_ONCE + 1]
+        if (row := _misbuilt_of(tokens[part[0] : part[-1]], part - part[0])) is not None:
+            return first + row
+    return None
+
+
+def _misbuilt_of(tokens: Array, offsets: Array) -> int | None:
+    """The same, of few rows: it takes many times their memory."""
     depth = np.cumsum((tokens < CLOSE).astype(np.int8) - (tokens == CLOSE), dtype=np.int64)
     ends = np.zeros(len(tokens), bool)
     ends[offsets[1:] - 1] = True

@@ -139,9 +139,9 @@ class Lorenz(Drawn):
         return generator(seed, "lorenz", split)
 
     @property
-    def steps(self) -> int:
-        """Those of a trajectory."""
-        return self.length
+    def numbers(self) -> int:
+        """Three coordinates at every step."""
+        return 3 * self.length
 
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
         """MASE, or the squared error per value; there are no classes to weigh."""

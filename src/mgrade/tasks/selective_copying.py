@@ -65,7 +65,7 @@ class SelectiveCopying(Drawn):
         return self.symbols
 
     @property
-    def steps(self) -> int:
+    def numbers(self) -> int:
         """All, markers and what is before them."""
         return self.content + self.values
 

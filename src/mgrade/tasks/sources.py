@@ -49,6 +49,11 @@ class Source:
         needs = [need for need in self.needs if need.startswith(place)]
         return [need for need in needs if not any((folder / f"{need}{end}").exists() for end in ("", ".gz"))]
 
+    def in_the_way(self, folder: Path) -> list[Path]:
+        """Places that are there but lack something, and so keep the source from being fetched."""
+        places = [place for place in self.places.values() if self.missing(folder, f"{place}/")]
+        return [folder / place for place in places if (folder / place).exists()]
+
 
 _MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 _SPEECH = "https://storage.googleapis.com/download.tensorflow.org/data/"

@@ -135,8 +135,8 @@ class Drawn(Task):
 
     @property
     @abstractmethod
-    def steps(self) -> int:
-        """How many an example has."""
+    def numbers(self) -> int:
+        """How many are drawn for an example, at most: as many as it has steps, or more."""
 
     @property
     def sizes(self) -> dict[str, int]:

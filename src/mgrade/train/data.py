@@ -10,25 +10,23 @@ from typing import Any
 import torch
 
 from mgrade._files import replace
-from mgrade.tasks import Batch, Task
+from mgrade.tasks import Batch, Drawn, Task
 
 FILE = "data.json"
 """Beside the model of a finished run."""
 
 
-def digest(examples: Batch) -> str:
-    """What tells one set from another: sizes, and all whole numbers; others may differ by rounding between machines."""
-    found = hashlib.sha256()
+def described(task: Task, examples: Batch) -> dict[str, Any]:
+    """A set as a result file has it: its digest is of sizes and of all numbers.
+
+    Of what a task draws itself, only whole numbers: the others may differ by rounding between machines.
+    """
+    digest = hashlib.sha256()
     for tensor in examples:
-        found.update(f"{tuple(tensor.shape)} {tensor.dtype} ".encode())
-        if not tensor.is_floating_point():
-            found.update(tensor.cpu().contiguous().numpy().data)
-    return found.hexdigest()[:16]
-
-
-def described(examples: Batch) -> dict[str, Any]:
-    """A set as a result file has it."""
-    return {"examples": len(examples[0]), "digest": digest(examples)}
+        digest.update(f"{tuple(tensor.shape)} {tensor.dtype} ".encode())
+        if not (isinstance(task, Drawn) and tensor.is_floating_point()):
+            digest.update(tensor.cpu().contiguous().numpy().data)
+    return {"examples": len(examples[0]), "digest": digest.hexdigest()[:16]}
 
 
 def keep(folder: Path, sets: dict[str, dict[str, Any]]) -> None:
@@ -42,11 +40,11 @@ def judged_set(task: Task, seed: int, device: torch.device, folder: Path | None 
     path = None if folder is None else folder / FILE
     if path is None or not path.is_file():  # as older runs are
         return found
-    here = described(found)
+    here = described(task, found)
     try:
         there = json.loads(path.read_text("utf-8"))["test"]
         examples, kept = int(there["examples"]), str(there["digest"])
-    except (KeyError, TypeError, ValueError, OSError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, OSError, RecursionError) as error:
         raise ValueError(f"{path}: is not what a run keeps of its data: {error}") from None
     if (examples, kept) != (here["examples"], here["digest"]):
         raise ValueError(

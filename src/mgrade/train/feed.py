@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from mgrade.tasks import Batch, Drawn, Task, generator
-from mgrade.train.data import digest
 from mgrade.train.lengths import alike, width
 from mgrade.train.processes import Processes
 
@@ -30,8 +29,6 @@ class Feed:
         self.rows = processes.share(batch)
         self._held: tuple[int, Batch] | None = None  # a drawn chunk, or an epoch's order and widths, and its number
         self.lengths: Tensor | None = None
-        self.digest = ""
-        """What tells one training set from another, where it is fixed."""
         if task.endless:
             assert isinstance(task, Drawn)
             one = task.draw("train", 1, generator(seed, "probe", device=device))
@@ -43,7 +40,6 @@ class Feed:
         if count < batch:
             raise ValueError(f"train.batch must be at most the {count} training examples, got {batch}")
         self.steps_per_epoch = count // batch
-        self.digest = digest(self.examples)
         if by_length:
             lengths = task.lengths(*self.examples)
             if lengths is None or lengths.min() == lengths.max():

@@ -325,9 +325,10 @@ def _check_drawn(task: Task) -> None:
     """Refuses sets too large to be drawn, which would be found out only when a run ends."""
     if not isinstance(task, Drawn):
         return
+    most = MOST_OF_A_TASK // task.numbers
     for split, count in task.sizes.items():
-        if count * task.steps > MOST_OF_A_TASK:
-            raise ValueError(f"task.{split} times {task.steps} steps must be at most {MOST_OF_A_TASK}, got {count}")
+        if count > most:
+            raise ValueError(f"task.{split} must be at most {most} at {task.numbers} numbers each, got {count}")
 
 
 def _check_class_weights(task: Task, train: Training) -> None:

@@ -40,7 +40,7 @@ from mgrade.train.schedule import factors, looks, sigma_stages
 from mgrade.train.step import TrainingStep
 
 # What a checkpoint tells beside its tensors.
-_FACTS = {"recipe": dict, "seed": int, "seconds": (int, float), "points": list, "data": str, "commits": list}
+_FACTS = {"recipe": dict, "seed": int, "seconds": (int, float), "points": list, "data": (dict, str), "commits": list}
 # Several processes check, save and ask one another whether to stop every so many steps.
 _AGREE_EVERY = 10
 
@@ -93,6 +93,10 @@ class Run:
             processes=processes,
         )
         self.validation = recipe.task.examples("validation", seed, device)
+        fixed = {} if recipe.task.endless else {"train": self.feed.examples}
+        self.sets = {
+            name: described(recipe.task, one) for name, one in (fixed | {"validation": self.validation}).items()
+        }
         recipe.task.check_test()
         if remark := recipe.task.remark():
             reporter.say(remark)
@@ -165,9 +169,7 @@ class Run:
         self.model.load_state_dict(self.best.weights)
         task, batch = self.recipe.task, self.recipe.train.batch
         test = task.examples("test", self.seed, self.device)
-        sets = {"validation": described(self.validation), "test": described(test)}
-        if not task.endless:
-            sets = {"train": described(self.feed.examples), **sets}
+        sets = {**self.sets, "test": described(task, test)}
         with precision(self.recipe.train.precision, self.device), torch.no_grad(), self._heeding(stop):
             figures = evaluate(self.model, task, test, batch, self.processes)
             self.model.eval()
@@ -346,7 +348,7 @@ class Run:
             "seed": self.seed,
             "seconds": self.seconds,
             "points": self.points,
-            "data": self.feed.digest,
+            "data": self.sets,
             "commits": self.commits,
         }
         if self.best is not None:
@@ -370,8 +372,10 @@ class Run:
             )
         if facts["seed"] != self.seed:
             raise ValueError(f"{self.folder} holds another run: the seed differs")
-        if facts["data"] != self.feed.digest:
-            raise ValueError(f"{self.folder} holds a run on other data: --resume needs the data it began with")
+        if facts["data"] != self.sets:
+            raise ValueError(
+                f"{self.folder} holds a run on other data, or of an earlier version: --resume needs those it began with"
+            )
         if found.step > self.steps:
             raise ValueError(f"{self.folder} holds a checkpoint of step {found.step}, the run has {self.steps}")
         try:

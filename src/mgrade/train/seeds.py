@@ -63,7 +63,7 @@ def launch(
     if tensorboard:
         need_tensorboard()
     more = {"checkpoint_seconds": checkpoint_seconds, "tensorboard": tensorboard}
-    return _launch(recipe, seeds, root, device, resume, deadline, **more)
+    return _launch(recipe, seeds, root, device, resume, deadline, [], **more)
 
 
 def run_missing(
@@ -71,8 +71,9 @@ def run_missing(
 ) -> None:
     """Trains every seed of every recipe of the experiments that has no result yet."""
     deadline = _deadline(max_minutes)
+    asked: list[int] = []
     for recipe in map(load_recipe, of_experiments(experiments)):
-        _launch(recipe, recipe.seeds, root, device, True, deadline)
+        _launch(recipe, recipe.seeds, root, device, True, deadline, asked)
 
 
 def _deadline(max_minutes: float | None) -> Deadline | None:
@@ -91,9 +92,13 @@ def _launch(
     device: str,
     resume: bool,
     deadline: Deadline | None,
+    asked: list[int],
     **more: Any,
 ) -> list[Path]:
-    """`launch` with all its arguments checked, until a deadline; `more` is for every `Run`."""
+    """`launch` with all its arguments checked, until a deadline; `more` is for every `Run`.
+
+    asked: the signals that have asked to stop, those of an earlier recipe among them.
+    """
     if root.exists() and not root.is_dir():
         raise ValueError(f"--out must be a folder, got {root}")
     processes, own = join(device)
@@ -103,10 +108,10 @@ def _launch(
         todo = {seed: path for seed, path in zip(seeds, paths, strict=True) if not _done(path, recipe, seed, say)}
         for path in todo.values():
             check_place(path)
-        asked: list[int] = []
         for seed, path in todo.items():
             if asked:
-                raise Stopped(f"stopped by {signal.Signals(asked[0]).name} before seed {seed}", asked[0])
+                name, by = f"{recipe.experiment}/{recipe.name}", signal.Signals(asked[0]).name
+                raise Stopped(f"stopped by {by} before seed {seed} of {name}", asked[0])
             try:
                 run = Run(
                     recipe,
