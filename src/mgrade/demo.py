@@ -13,18 +13,20 @@ from pathlib import Path
 
 import torch
 
+from mgrade._files import lock, make_folder
 from mgrade.deploy import Compiled, Source, compile, dequantise_output, open_source, quantise_input, write_export
 from mgrade.deploy.export import check_folder
 from mgrade.deploy.source import as_name
 from mgrade.deploy.stages import Stage, forms, judged
 from mgrade.footprint import CHIPS
 from mgrade.train import launch, load_recipe
-from mgrade.train.recipe import Recipe
-from mgrade.train.result import difference, read_result, result_path, run_folder
+from mgrade.train.result import result_path, run_folder
 
 RECIPE = "vowels/mgrade"
 # The folder of its program, under that of the demo.
 EXPORT = "export"
+# A file beside its run: what has it, a later demo may replace.
+MARK = "demo"
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,7 @@ def train(out: Path, epochs: int | None = None, seed: int = 0) -> tuple[Source, 
     recipe = load_recipe(RECIPE, [] if epochs is None else [f"train.epochs={epochs}"])
     recipe.task.examples("test", seed, torch.device("cpu"))  # whether the data is there, before anything is replaced
     check_folder(out / EXPORT, as_name(recipe.experiment), "c")
-    _check_own(recipe, result_path(out, recipe, seed), run_folder(out, recipe, seed) / "recipe.json")
-    shutil.rmtree(run_folder(out, recipe, seed), ignore_errors=True)  # an earlier demo's: all else there stays
-    result_path(out, recipe, seed).unlink(missing_ok=True)
+    _make_way(run_folder(out, recipe, seed), result_path(out, recipe, seed))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # for so small a model, more would only wait for one another
     begin = time.perf_counter()
@@ -62,14 +62,19 @@ def train(out: Path, epochs: int | None = None, seed: int = 0) -> tuple[Source, 
     return open_source(out / "runs" / RECIPE / f"seed{seed}"), stage, seconds
 
 
-def _check_own(recipe: Recipe, *paths: Path) -> None:
-    """Refuses to write over a run or a result that no demo has made: of another recipe, but for its epochs."""
-    for path in paths:
-        if found := read_result(path):
-            ours = recipe.to_dict()
-            ours["train"]["epochs"] = found["recipe"].get("train", {}).get("epochs")
-            if differs := difference(ours, found["recipe"]):
-                raise ValueError(f"{path} is of another recipe ({differs}): choose another --out")
+def _make_way(folder: Path, result: Path) -> None:
+    """Removes an earlier demo's run and its result; those that no demo has made are refused, and one that goes on."""
+    if folder.exists() or result.exists():
+        if not (folder / MARK).is_file():
+            raise ValueError(f"{folder if folder.exists() else result} was made by no demo: choose another --out")
+        held = lock(folder / "lock")
+        if held is None:
+            raise ValueError(f"{folder}: another process is training here")
+        with held:
+            result.unlink(missing_ok=True)
+            shutil.rmtree(folder)
+    make_folder(folder)
+    (folder / MARK).touch()
 
 
 def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:

@@ -15,8 +15,9 @@ import pytest
 import torch
 
 import mgrade
+from mgrade._files import lock
 from mgrade.cli import _stop, main
-from mgrade.train import load_recipe
+from mgrade.cli.common import console, listing
 from small import SETTINGS
 
 
@@ -80,17 +81,48 @@ def test_a_mistake_is_one_line_on_stderr_and_status_2(capsys, arguments, message
     assert message in err
 
 
-def test_a_demo_leaves_runs_of_another_recipe_alone(capsys, monkeypatch, tmp_path):
+class LaunchedError(Exception):
+    """A demo has come so far that it trains."""
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """A demo that ends where it would train."""
+
+    def launch(*_, **__):
+        raise LaunchedError
+
     monkeypatch.setattr("mgrade.tasks.series.Vowels.examples", lambda *given: ())
-    monkeypatch.setattr("mgrade.demo.launch", None)
-    recipe = load_recipe("vowels/mgrade", ["train.epochs=2", "model.dim=24"])
-    for path in (tmp_path / "runs/vowels/mgrade/seed0/recipe.json", tmp_path / "results/vowels/mgrade/seed0.json"):
+    monkeypatch.setattr("mgrade.demo.launch", launch)
+
+
+def test_a_demo_leaves_alone_what_no_demo_has_made(capsys, untrained, tmp_path):
+    for place in ("results/vowels/mgrade/seed0.json", "runs/vowels/mgrade/seed0/recipe.json"):
+        path = tmp_path / place
         path.parent.mkdir(parents=True)
-        path.write_text(json.dumps({"recipe": recipe.to_dict()}))
+        path.write_text("mine")
         status, _, err = call(capsys, "demo", "--out", str(tmp_path))
         assert status == 2
-        assert err.endswith("is of another recipe (model.dim is 32 here and 24 there): choose another --out\n")
-        assert path.is_file()
+        assert err.startswith(f"mgrade: {path if path.name == 'seed0.json' else path.parent} was made by no demo")
+        assert path.read_text() == "mine"
+
+
+def test_a_demo_replaces_an_earlier_one_that_has_ended(capsys, untrained, tmp_path):
+    folder, result = tmp_path / "runs/vowels/mgrade/seed0", tmp_path / "results/vowels/mgrade/seed0.json"
+    with pytest.raises(LaunchedError):
+        call(capsys, "demo", "--out", str(tmp_path))
+    result.parent.mkdir(parents=True)
+    for path in (result, folder / "recipe.json"):
+        path.write_text("an earlier demo's")
+    training = lock(folder / "lock")
+    status, _, err = call(capsys, "demo", "--out", str(tmp_path))
+    assert (status, err) == (2, f"mgrade: {folder}: another process is training here\n")
+    assert result.is_file()
+    training.close()
+    with pytest.raises(LaunchedError):
+        call(capsys, "demo", "--out", str(tmp_path))
+    assert [path.name for path in folder.iterdir()] == ["demo"]
+    assert not result.exists()
 
 
 def test_the_demo_ends_with_the_run_of_its_seed(capsys, monkeypatch):
@@ -136,6 +168,10 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(capsys):
     with pytest.raises(SystemExit):
         _stop("404\n \x1b[2Jgone \x9b1m über", 2)
     assert capsys.readouterr().err == "mgrade: 404 \\x1b[2Jgone \\x9b1m über\n"
+    table = listing()
+    table.add_row("a label", "\x1b[2Jgone [b]ü[/b]")
+    console().print(table)
+    assert capsys.readouterr().out.split(maxsplit=2)[2].strip() == "\\x1b[2Jgone [b]ü[/b]"
 
 
 def test_the_version_is_said(capsys):

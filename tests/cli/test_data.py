@@ -134,7 +134,7 @@ def test_the_table_shows_the_same(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MGRADE_DATA", ".")
     call("list")
-    assert "move shd away, then mgrade data fetch shd " in capsys.readouterr().out
+    assert "move shd away, then mgrade data fetch shd" in capsys.readouterr().out
 
 
 def test_a_fetch_names_its_place_or_refuses_in_one_line(tmp_path, capsys):

@@ -306,13 +306,13 @@ def test_lines_of_a_stream_are_what_the_interpreter_gives(capsys, monkeypatch, m
 def test_a_label_is_one_line_and_an_input_that_is_closed_is_said(capsys, monkeypatch, model, tmp_path):
     export(capsys, model, "--out", tmp_path / "x")
     _, program = read_export(tmp_path / "x")
-    names = [f"two\nlines {i}" for i in range(program.outputs)]
+    names = [f"two\nlines\x1b[2J {i}" for i in range(program.outputs)]
     (tmp_path / "x" / "about.json").write_text(
         json.dumps({"format": "mgrade-about", "version": 1, "classes": True, "labels": names})
     )
     sample = ",".join(["0"] * program.inputs)
     _, out, _ = stream(capsys, monkeypatch, tmp_path / "x", f"{sample}\n{sample}\n", "--labels")
-    assert [line.startswith("two lines ") for line in out.splitlines()] == [True, True]
+    assert [line.startswith("two lines\\x1b[2J ") for line in out.splitlines()] == [True, True]
     monkeypatch.setattr(sys, "stdin", None)
     assert "standard input is closed" in refused(capsys, "stream", tmp_path / "x")
 

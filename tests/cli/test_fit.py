@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import io
 import json
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -253,7 +254,19 @@ def test_what_a_window_leaves_out_is_said(capsys, recordings):
 def test_a_program_of_an_earlier_fit_is_named(capsys, recordings):
     assert call(capsys, recordings, *OPTIONS, "--epochs", "1")[0] == 0
     _, _, err = call(capsys, recordings, *OPTIONS, "--epochs", "1", "--to", "arduino")
-    assert err.splitlines()[-1] == "mgrade: made/c is of an earlier fit: `mgrade export made/model` makes it anew"
+    said, command, then = err.splitlines()[-1].split("`")
+    assert (said, then) == ("mgrade: made/c is of an earlier fit: ", " makes it anew")
+    assert shlex.split(command) == ["mgrade", "export", "made/model", "--to", "c", "--out", "made/c"]
+    with pytest.raises(SystemExit):
+        main(shlex.split(command)[1:])
+    programs = [Path("made", to, "program.safetensors").read_bytes() for to in ("c", "arduino")]
+    assert programs[0] == programs[1]
+
+
+@pytest.mark.parametrize("names", ["", "right,", '"right', "left\nright"])
+def test_channels_that_are_no_names_are_refused(capsys, recordings, names):
+    status, _, err = call(capsys, recordings, *OPTIONS, "--channels", names)
+    assert (status, err) == (2, f"mgrade: --channels must be names with commas between them, got {names!r}\n")
 
 
 def test_a_fitted_model_is_exported_as_it_was_fitted(capsys, recordings):
@@ -264,6 +277,8 @@ def test_a_fitted_model_is_exported_as_it_was_fitted(capsys, recordings):
         with pytest.raises(SystemExit):
             main(["export", "made/model", "--out", "-".join(("x", *more)), "--json", *more])
         assert json.loads(capsys.readouterr().out)["activations"] == activations
+        if not more:
+            assert Path("x/program.safetensors").read_bytes() == Path("made/c/program.safetensors").read_bytes()
     with pytest.raises(SystemExit):
         main(["export", "made/model", "--to", "onnx", "--precision", "int8"])
     assert capsys.readouterr().err == "mgrade: precision must be float32 for onnx, got 'int8'\n"

@@ -43,6 +43,7 @@ def test_names_say_which_columns_are_read():
     for text, message in (
         ("left,middle\n1,2\n", "here, line 1: has no column 'right'; the channels are left, right"),
         ("no,left,right\n0,1,2\n0,1\n", "here, line 3: must have 3 columns, got 2"),
+        ("left,right\n1,5,2,5\n", "here, line 2: must have 2 columns, got 4"),
         ("left,left,right\n0,1,2\n", "here, line 1: column 'left' must be named once, got 2"),
     ):
         with pytest.raises(ValueError, match=f"^{message}$"):

@@ -110,8 +110,7 @@ def _worded(error: Any) -> str:
 def _stop(message: str, status: int, *, alike: bool = True) -> NoReturn:
     """Says why and leaves; what stops all of torchrun's processes `alike` is said once on a machine."""
     if not alike or first_here():
-        line = " ".join(message.split())
-        say("".join(one if one.isprintable() else ascii(one)[1:-1] for one in line))
+        say(" ".join(message.split()))
     sys.exit(status)
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, NoReturn, Optional
+from typing import Annotated, Any, NoReturn, Optional
 
 import typer
 from rich.console import Console
@@ -57,9 +57,22 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False, highlight=False)
 
 
+def visible(text: str) -> str:
+    """Text that others wrote, so that a terminal shows it and does not obey it."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+class Listing(Table):
+    """A table whose texts may be of others."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        """As a table has it, with what a terminal would obey made visible."""
+        super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+
+
 def listing() -> Table:
     """A table of names and values, both shown in full."""
-    table = Table(show_header=False, box=None, pad_edge=False)
+    table = Listing(show_header=False, box=None, pad_edge=False)
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     return table
@@ -67,7 +80,7 @@ def listing() -> Table:
 
 def say(line: str) -> None:
     """One line on standard error."""
-    print("mgrade:", line, file=sys.stderr)
+    print("mgrade:", visible(line), file=sys.stderr)
 
 
 def fail(message: str) -> NoReturn:

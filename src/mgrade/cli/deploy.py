@@ -12,7 +12,7 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.table import Table
 
-from mgrade.cli.common import AsJson, Data, console, fail, listing, use_data
+from mgrade.cli.common import AsJson, Data, console, fail, listing, use_data, visible
 
 
 def export(
@@ -117,7 +117,7 @@ def stream(
     try:
         for outputs in stream(program, samples, known):
             values = ",".join(f"{y:.6g}" for y in outputs)
-            line = " ".join(known.labels[outputs.argmax()].split()) if known and labels else values
+            line = visible(" ".join(known.labels[outputs.argmax()].split())) if known and labels else values
             print(line, flush=True)
     except BrokenPipeError:  # whoever reads has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -41,7 +41,9 @@ def fit(
     chip: Annotated[Text, typer.Option(metavar="NAME", help="A chip of `mgrade footprint` that it must fit.")] = None,
     budget: Annotated[
         Text,
-        typer.Option(help="Bytes for weights and state, as 16KB. Default: 32KB, or half of the chip's smaller memory."),
+        typer.Option(
+            help="Bytes for weights and state, as 16KB. Default: 32KB, or half of the chip's smaller memory if less."
+        ),
     ] = None,
     precision: Annotated[str, typer.Option(help="float32, or int8 weights.")] = "int8",
     test: Annotated[float, typer.Option(help="Share of the recordings to judge by.")] = 0.25,
@@ -134,12 +136,20 @@ def _read(path: Path, label: str, sequence: str | None, channels: str | None) ->
     from mgrade.estimator.fitting import check_recordings
     from mgrade.estimator.recordings import read_csv
 
-    columns = (
-        None if channels is None else [name.strip() for name in next(csv.reader([channels], skipinitialspace=True))]
-    )
-    found = read_csv(path, label=label, sequence=sequence, channels=columns)
+    found = read_csv(path, label=label, sequence=sequence, channels=None if channels is None else _named(channels))
     check_recordings(found)
     return found
+
+
+def _named(channels: str) -> list[str]:
+    """The names in --channels, which may be quoted as in a line of CSV."""
+    try:
+        names = [name.strip() for name in next(csv.reader([channels], skipinitialspace=True, strict=True))]
+    except csv.Error:
+        names = []
+    if not all(names) or not names:
+        raise ValueError(f"--channels must be names with commas between them, got {channels!r:.60}")
+    return names
 
 
 def _check_options(precision: str, to: str, test: float, seed: int, epochs: int | None) -> None:

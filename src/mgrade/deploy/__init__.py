@@ -7,8 +7,9 @@
 """
 
 from mgrade.deploy.c import Compiled, compile, print_c
+from mgrade.deploy.choices import Choices, build
 from mgrade.deploy.convert import from_model
-from mgrade.deploy.export import Choices, build, check_target, read_export, verify, write_export
+from mgrade.deploy.export import check_target, read_export, verify, write_export
 from mgrade.deploy.footprint import measure_program, open_program
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.passes import narrow, optimise, prune, trim

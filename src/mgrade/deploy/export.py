@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,56 +20,18 @@ from mgrade.deploy.about import About
 from mgrade.deploy.arduino import arduino_files
 from mgrade.deploy.c import print_c
 from mgrade.deploy.c.printer import RUNTIME, check_name
-from mgrade.deploy.convert import from_model
 from mgrade.deploy.interpreter import Interpreter
 from mgrade.deploy.onnx import to_onnx
-from mgrade.deploy.passes import optimise
 from mgrade.deploy.program import BITS, Program
-from mgrade.deploy.quantise import STATES, calibrate, quantise
-from mgrade.deploy.source import Source
 from mgrade.deploy.storage import load_program, program_bytes
 
 TARGETS = ("c", "arduino", "onnx", "wasm")
-PRECISIONS = ("float32", "int8")
 PROGRAM, DESCRIPTION = "program.safetensors", "export.json"
 FORMAT, VERSION = "mgrade-export", 1
 # How far a float export may be from the interpreter, relative to the largest output.
 TOLERANCE = 1e-5
 # Steps of the test vector that goes with C, and of a verification.
 TEST_STEPS, VERIFY_STEPS = 32, 200
-
-
-@dataclass(frozen=True)
-class Choices:
-    """How a model becomes a program."""
-
-    precision: str = "float32"
-    activations: str = "int16"
-    state_bits: int = 32
-    snap: bool = False
-
-    def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
-        if self.activations not in BITS:
-            raise ValueError(f"activations must be one of {', '.join(BITS)}, got {self.activations!r}")
-        if self.state_bits not in STATES:
-            raise ValueError(f"state_bits must be 16 or 32, got {self.state_bits!r}")
-        if self.precision == "float32" and (self.activations, self.state_bits) != ("int16", 32):
-            raise ValueError("activations and state_bits go with precision int8, got precision float32")
-
-
-def build(source: Source, choices: Choices, samples: Path | None = None) -> Program:
-    """The program of a trained model; int8 finds its ranges on `samples`, or on the task's training set."""
-    if samples is not None and choices.precision == "float32":
-        raise ValueError("samples to find ranges on go with precision int8, got precision float32")
-    plain = from_model(source.model.eval(), snap=choices.snap)
-    if choices.precision == "float32":
-        return optimise(plain)
-    program = optimise(plain)
-    ranges = calibrate(program, source.calibration(samples))
-    bits = choices.state_bits
-    return quantise(program, ranges, precision=choices.activations, state_bits=bits, apart=source.apart)
 
 
 def check_target(to: str, chip: str | None = None) -> None:
@@ -176,7 +137,8 @@ def check_folder(folder: Path, name: str, to: str) -> None:
     paths = [*_every_file(name, to), PROGRAM, ABOUT, DESCRIPTION]
     for path in paths:
         if paths.count(path) > 1:
-            raise ValueError(f"name must not be {name!r}: {path} is a file of its own")
+            taken = f"name must not be {name!r}: {path} is a file of its own"
+            raise ValueError(f"{taken}; where no name is given, it is that of a folder")
         place = folder / path
         if place.is_dir() or any((folder / above).is_file() for above in PurePosixPath(path).parents):
             raise ValueError(f"{folder}: {path} cannot be written: something else is in its place")

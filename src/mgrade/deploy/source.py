@@ -71,7 +71,7 @@ class Source:
         if path is not None:
             return [read_samples(path, self.model.config, self.known)[None]]
         if self.sample:
-            return [one[None] for one in self.sample]
+            return [together(self.sample)]
         if self.task is None:
             raise ValueError("a saved model has no data of its own: give --calibrate FILE.csv, or the folder of a run")
         reader = _Inputs(self.model.config)
@@ -166,13 +166,21 @@ def read_estimator(folder: Path) -> dict[str, Any]:
 def _kept(path: Path, inputs: int) -> tuple[Array, ...]:
     """The series that an estimator saved beside its model, as the model reads them."""
     try:
-        series = safetensors.numpy.load(path.read_bytes()).values()
-        if any(one.dtype != np.float32 or one.ndim != 2 for one in series):
+        tensors = safetensors.numpy.load(path.read_bytes())
+        series = [tensors[str(index)] for index in range(len(tensors))]
+        if not series or any(one.dtype != np.float32 or one.ndim != 2 for one in series):
             raise ValueError("it must hold series (time, channels) of float32")
         frames = [(one, inputs // one.shape[1]) for one in series]  # a step takes so many samples
         return tuple(one[: len(one) // frame * frame].reshape(-1, inputs) for one, frame in frames)
     except (OSError, ValueError, KeyError, ZeroDivisionError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path}: is not the sample of an estimator: {error}") from None
+
+
+def together(sample: Iterable[Array]) -> npt.NDArray[np.float32]:
+    """Series as (series, longest, channels): shorter ones begin again, so that every value is one that occurs."""
+    series = list(sample)
+    longest = max(len(one) for one in series)
+    return np.stack([np.resize(one, (longest, one.shape[1])) for one in series]).astype(np.float32)
 
 
 def as_name(text: str) -> str:
@@ -220,7 +228,7 @@ def _rows(
     lines: Iterable[str], channels: tuple[str, ...], widths: tuple[int, int], where: str
 ) -> Iterator[tuple[list[str], str]]:
     """The fields of every line, and where it is; `widths`: columns of a sample, and of a step."""
-    separator, chosen = "", None
+    separator, chosen, columns = "", None, 0
     try:
         for number, line in enumerate(lines, 1):
             if not line.strip("\ufeff\r\n \t"):
@@ -229,7 +237,7 @@ def _rows(
             separator = separator or separator_of(line, channels)
             fields = [field.strip() for field in next(csv.reader([line.lstrip("\ufeff")], delimiter=separator))]
             if first and (_are_named(channels, fields) or all(_number(field) is None for field in fields)):
-                chosen = _places(fields, channels, f"{where}, line {number}")
+                chosen, columns = _places(fields, channels, f"{where}, line {number}"), len(fields)
                 if chosen is None and len(fields) not in widths:
                     raise ValueError(
                         f"{where}, line {number}: must be numbers, or names of {widths[0]} columns,"
@@ -237,8 +245,8 @@ def _rows(
                     )
             elif chosen is None:
                 yield fields, f"{where}, line {number}"
-            elif len(fields) <= max(chosen):
-                raise ValueError(f"{where}, line {number}: must have {max(chosen) + 1} columns, got {len(fields)}")
+            elif len(fields) != columns:
+                raise ValueError(f"{where}, line {number}: must have {columns} columns, got {len(fields)}")
             else:
                 yield [fields[place] for place in chosen], f"{where}, line {number}"
     except UnicodeDecodeError:

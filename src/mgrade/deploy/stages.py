@@ -14,8 +14,9 @@ import numpy as np
 import torch
 
 from mgrade._provenance import commit, hardware, versions
+from mgrade.deploy.choices import Choices, build
 from mgrade.deploy.convert import from_model
-from mgrade.deploy.export import Choices, build, verify, write_export
+from mgrade.deploy.export import verify, write_export
 from mgrade.deploy.passes import optimise
 from mgrade.deploy.program import Program
 from mgrade.deploy.quantise import calibrate, quantise

@@ -17,9 +17,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mgrade.deploy import Program, write_export
+from mgrade.deploy import Choices, Program, write_export
 from mgrade.deploy.about import About
-from mgrade.deploy.source import as_name
+from mgrade.deploy.choices import program_of
+from mgrade.deploy.source import as_name, together
 from mgrade.estimator import learn, programs, series
 from mgrade.estimator.series import Cases, Series
 from mgrade.nn import Model, ModelConfig
@@ -122,9 +123,8 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     def program(self, precision: str | None = None) -> Program:
         """The fitted model as a `mgrade.deploy.Program` for raw samples; `precision` as in the constructor."""
         check_is_fitted(self)
-        return programs.program_of(
-            self.model_, precision or self.precision, self._sample_steps(), not self._about().classes
-        )
+        sample, apart = [together(self._sample_steps())], not self._about().classes
+        return program_of(self.model_, Choices(precision or self.precision), sample, apart=apart, smallest=True)
 
     def export(
         self, to: str, path: str | Path, precision: str | None = None, name: str | None = None

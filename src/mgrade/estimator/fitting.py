@@ -7,6 +7,7 @@ import dataclasses
 import io
 import os
 import re
+import shlex
 import time
 import warnings
 from collections.abc import Callable
@@ -89,7 +90,11 @@ class Fitted:
     def stale(self, folder: Path, to: str) -> list[str]:
         """A line about every other program in `folder`, which is not of the classifier that is there now."""
         others = [folder / other for other in TARGETS if other != to and (folder / other / DESCRIPTION).is_file()]
-        return [f"{other} is of an earlier fit: `mgrade export {folder / 'model'}` makes it anew" for other in others]
+        command = f"mgrade export {shlex.quote(str(folder / 'model'))}"
+        return [
+            f"{other} is of an earlier fit: `{command} --to {other.name} --out {shlex.quote(str(other))}` makes it anew"
+            for other in others
+        ]
 
     def write(self, folder: Path, to: str) -> dict[str, Any]:
         """The classifier in `folder`/model, the program in `folder`/`to`; what there is to say of the latter."""

@@ -14,40 +14,22 @@ from mgrade.deploy import (
     Interpreter,
     Program,
     Ranges,
-    calibrate,
     dequantise_output,
     from_model,
-    optimise,
-    prune,
     quantise,
     quantise_input,
-    trim,
 )
+from mgrade.deploy.source import together
 from mgrade.estimator.series import Series
 from mgrade.footprint import parse_bytes
 from mgrade.footprint.measure import MAX_INTEGER_TERMS, widest
 from mgrade.footprint.sizing import GRID
 from mgrade.nn import Model, ModelConfig
 
-PRECISIONS = ("int8", "float32")
-
 
 def check_precision(precision: str) -> None:
     """Refuses what is no precision of a program."""
     Choices(precision=precision)
-
-
-def program_of(model: Model, precision: str, sample: list[Series], apart: bool) -> Program:
-    """The smallest program of a model that reads raw samples; int8 finds its ranges on `sample`.
-
-    apart: outputs are values, see `quantise`.
-    """
-    check_precision(precision)
-    forms = _forms(from_model(model))
-    if precision != "float32":
-        x = [together(sample)]
-        forms = [quantise(form, calibrate(form, x), apart=apart) for form in forms]
-    return min(forms, key=_bytes)
 
 
 def deviation(program: Program, model: Model, sample: list[Series]) -> float:
@@ -62,17 +44,6 @@ def _outputs(program: Program, x: npt.NDArray[np.float32]) -> Series:
     """At all steps of all series, (steps, outputs)."""
     y = dequantise_output(program, Interpreter(program, len(x)).run(quantise_input(program, x)))
     return y.reshape(-1, program.outputs).astype(np.float64)
-
-
-def together(sample: list[Series]) -> npt.NDArray[np.float32]:
-    """Series as (series, longest, channels): shorter ones begin again, so that every value is one that occurs."""
-    longest = max(len(one) for one in sample)
-    return np.stack([np.resize(one, (longest, one.shape[1])) for one in sample]).astype(np.float32)
-
-
-def _forms(program: Program) -> list[Program]:
-    """With short delay lines, with short and narrow ones, and as it is."""
-    return [prune(trim(program)), optimise(program), program]
 
 
 def _bytes(program: Program) -> int:

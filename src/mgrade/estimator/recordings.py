@@ -137,8 +137,8 @@ def _lines(path: str | Path, file: TextIO, names: list[str]) -> Iterator[tuple[s
             last = above + reader.line_num
             if any("\0" in field for field in fields):
                 raise csv.Error("line contains NUL")
-            if fields:
-                where = f"line {number}" if last == number else f"lines {number} to {last}, joined by a quote,"
+            if len(fields) > 1 or any(map(str.strip, fields)):
+                where = f"line {number}" if last == number else f"lines {number} to {last} (joined by a quote)"
                 yield where, [field.strip() for field in fields]
             number = last + 1
     except csv.Error as error:
@@ -204,11 +204,11 @@ def _number(where: str, column: str, text: str) -> float:
         value = math.nan if "_" in text else float(text)
     except ValueError:
         value = math.nan
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     if not math.isfinite(value):
-        shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
         raise ValueError(f"{where}, column {column!r} must be a number, got {shown!r}{_advice(text)}")
     if abs(value) > LARGEST:
-        raise ValueError(f"{where}, column {column!r} must be within {LARGEST:.2g} of 0, got {text!r}")
+        raise ValueError(f"{where}, column {column!r} must be within {LARGEST:.2g} of 0, got {shown!r}")
     return value
 
 

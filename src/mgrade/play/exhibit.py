@@ -82,7 +82,7 @@ def _opened(path: Path) -> Exhibit:
         hint = f": {' and '.join(map(str, here))} may be" if here else ""
         raise ValueError(f"{path}: is no export ({DESCRIPTION}), no finished run and no saved model{hint}")
     source = open_source(path)
-    program = build(source, Choices())
+    program = build(source, Choices(source.precision))
     known = source.known or _unknown(program)
     return Exhibit(source.name, program, wasm.to_wasm(program, source.name), known)
 
