@@ -100,7 +100,7 @@ def test_a_run_goes_on_with_the_sets_it_began_with(tmp_path, monkeypatch, part):
 
 
 def test_what_a_task_draws_is_known_by_its_whole_numbers():
-    task = Lorenz(trajectories=2, validation=2, test=2, length=10, overlap_trajectories=1)
+    task = Lorenz(trajectories=2, validation=2, test=2, length=40, overlap_trajectories=1)
     values, target = torch.rand(2, 3), torch.arange(2)
     assert described(task, (values, target)) == described(task, (values + 1e-7, target))
     assert described(task, (values, target)) != described(task, (values, target + 1))
