@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from mgrade.tasks import Lorenz
 from mgrade.train import load_recipe
 from mgrade.train.feed import Feed
 from mgrade.train.processes import Processes
@@ -56,7 +57,12 @@ def test_a_batch_larger_than_the_set_is_refused():
         feed(lorenz(), batch=24)
 
 
-def test_class_shares_count_the_targets():
+def test_classes_count_as_they_are_said_to(monkeypatch):
+    monkeypatch.setattr(Lorenz, "classes", 4)
     batches = feed(lorenz())
     batches.examples = (torch.zeros(8), torch.tensor([0, 0, 0, 0, 2, 2, 1, 2]))
-    assert batches.class_shares(4).tolist() == [0.5, 0.125, 0.375, 0.0]
+    assert batches.class_weights("inverse").tolist() == pytest.approx([1 / 2, 1 / 0.5, 1 / 1.5, 0.0])
+    assert batches.class_weights((0.5, 0.0, 2.0, 1.0)).tolist() == [0.5, 0.0, 2.0, 1.0]
+    assert batches.class_weights("none") is None
+    monkeypatch.setattr(Lorenz, "classes", None)
+    assert batches.class_weights("inverse") is None

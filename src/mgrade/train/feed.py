@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -59,9 +61,15 @@ class Feed:
         examples = self.task.cut(int(widths[0][index]), *self.examples) if widths else self.examples
         return tuple(t.index_select(0, chosen) for t in examples)
 
-    def class_shares(self, classes: int) -> Tensor:
-        """How often each class occurs among the targets of the fixed training set, (classes)."""
-        return torch.bincount(self.examples[1].flatten(), minlength=classes) / self.examples[1].numel()
+    def class_weights(self, given: str | Sequence[float]) -> Tensor | None:
+        """How much each class counts, as `Training.class_weights` says: `inverse` to its share of the training set."""
+        classes = self.task.classes
+        if given == "none" or classes is None:
+            return None
+        if not isinstance(given, str):
+            return torch.tensor(given, device=self.device)
+        shares = torch.bincount(self.examples[1].flatten(), minlength=classes) / self.examples[1].numel()
+        return torch.where(shares > 0, 1 / (classes * shares), 0.0)
 
     def _hold(self, number: int) -> Batch:
         if self._held is None or self._held[0] != number:

@@ -78,7 +78,7 @@ class Run:
         self.looks = looks(self.steps, train.evaluations)
         self.sigma = sigma_stages(train, recipe.model.sigma, self.steps)
         # no method of this run, which would keep itself alive by it, and all that it has on the device
-        self.loss = functools.partial(recipe.task.loss, weight=self._class_weights())
+        self.loss = functools.partial(recipe.task.loss, weight=self.feed.class_weights(train.class_weights))
         self.training = TrainingStep(
             self.model,
             self.loss,
@@ -300,15 +300,6 @@ class Run:
                 f"the weights after step {self.step} are not finite: learning rate up to {self.recipe.train.rate:.3g},"
                 f" first tensor: {name}; {self.folder} keeps the last good checkpoint"
             )
-
-    def _class_weights(self) -> Tensor | None:
-        given, classes = self.recipe.train.class_weights, self.recipe.task.classes
-        if given == "none" or classes is None:
-            return None
-        if isinstance(given, str):
-            shares = self.feed.class_shares(classes).float()
-            return torch.where(shares > 0, 1 / (classes * shares), 0.0)
-        return torch.tensor(given, device=self.device)
 
     def _narrow(self) -> None:
         """Sets the width that taps have from this step on, before validation looks at them."""
