@@ -18,6 +18,7 @@ import mgrade
 from mgrade._files import lock
 from mgrade.cli import _stop, main
 from mgrade.cli.common import console, listing
+from mgrade.train import Stopped
 from small import SETTINGS
 
 
@@ -105,6 +106,16 @@ def test_a_demo_leaves_alone_what_no_demo_has_made(capsys, untrained, tmp_path):
         assert status == 2
         assert err.startswith(f"mgrade: {path if path.name == 'seed0.json' else path.parent} was made by no demo")
         assert path.read_text() == "mine"
+
+
+def test_a_demo_that_is_stopped_says_so_in_a_line(capsys, untrained, monkeypatch, tmp_path):
+    def launch(*_, **__):
+        raise Stopped("stopped by SIGINT at step 3 of 9", signal.SIGINT)
+
+    monkeypatch.setattr("mgrade.demo.launch", launch)
+    status, out, err = call(capsys, "demo", "--out", str(tmp_path))
+    assert (status, out) == (128 + signal.SIGINT, "")
+    assert err == "mgrade: stopped by SIGINT at step 3 of 9: the same command begins anew\n"
 
 
 def test_a_demo_replaces_an_earlier_one_that_has_ended(capsys, untrained, tmp_path):

@@ -181,6 +181,34 @@ def test_a_budget_that_is_too_small_is_named(capsys, recordings):
     assert err.splitlines()[-1].startswith("mgrade: budget must be at least ")
 
 
+def test_a_column_of_one_value_is_said_and_has_no_say(capsys, recordings):
+    lines = Path(recordings).read_text().splitlines()
+    Path("still.csv").write_text("\n".join(f"{line},{7 if i else 'still'}" for i, line in enumerate(lines)) + "\n")
+    status, _, err = call(capsys, "still.csv", *OPTIONS, "--epochs", "1")
+    assert status == 0
+    assert "mgrade: column 'still' has one value throughout: it is not learned from\n" in err
+    classifier = StreamClassifier.load("made/model")
+    series, _ = waves()
+    said = [classifier.predict_proba([np.vstack([one, np.full(one.shape[1], at)]) for one in series]) for at in (7, 70)]
+    assert np.array_equal(*said)
+    status, out, err = call(capsys, "still.csv", *OPTIONS, "--channels", "still")
+    assert (status, out) == (2, "")
+    assert err == "mgrade: channels must vary, got one value throughout in 'still'\n"
+
+
+@pytest.mark.parametrize("part", ["tempfile.TemporaryDirectory", "write_export"])
+def test_what_cannot_be_written_replaces_nothing(capsys, recordings, monkeypatch, part):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    assert call(capsys, recordings, *OPTIONS, "--epochs", "1")[0] == 0
+    before = {path: path.read_bytes() for path in Path("made").rglob("*") if path.is_file()}
+    monkeypatch.setattr(f"mgrade.estimator.fitting.{part}", full)
+    status, _, err = call(capsys, recordings, *OPTIONS, "--epochs", "1", "--seed", "5")
+    assert (status, err.splitlines()[-1]) == (2, "mgrade: made: cannot be written: No space left on device")
+    assert {path: path.read_bytes() for path in Path("made").rglob("*") if path.is_file()} == before
+
+
 def test_what_looks_like_a_mistake_is_said(capsys, recordings):
     lines = Path(recordings).read_text().splitlines()
     stamped = [f"{line},{'time' if not i else i * 20}" for i, line in enumerate(lines)]

@@ -39,11 +39,17 @@ def test_names_say_which_columns_are_read():
     assert parse("take;left;label;right\n7;1;up;2\n8;3;down;4\n", **known) == [[1, 2], [3, 4]]
     assert parse('"a,x",label,1\n3,up,4\n', channels=("a,x", "1")) == [[3, 4]]
     assert parse("1,label,0\n3,up,4\n", channels=("0", "1")) == [[4, 3]]
+    long = ("a" * 80, "b" * 80)  # names as an export keeps them
+    assert parse(f"{'b' * 90},label,{'a' * 90}\n1,up,2\n", channels=long) == [[2, 1]]
     assert parse("x,y\n1,2\n", **known) == parse("1,2\n", **known) == [[1, 2]]
     for text, message in (
         ("left,middle\n1,2\n", "here, line 1: has no column 'right'; the channels are left, right"),
         ("no,left,right\n0,1,2\n0,1\n", "here, line 3: must have 3 columns, got 2"),
         ("left,right\n1,5,2,5\n", "here, line 2: must have 2 columns, got 4"),
+        (
+            "left;right\n1,5;2,5\n",
+            "here, line 2: must be finite numbers, got '1,5;2,5': decimal commas are not read, write points",
+        ),
         ("left,left,right\n0,1,2\n", "here, line 1: column 'left' must be named once, got 2"),
     ):
         with pytest.raises(ValueError, match=f"^{message}$"):
@@ -153,6 +159,8 @@ def test_sound_cut_short_gives_whole_frames(tmp_path):
     np.testing.assert_array_equal(np.stack(louder) * 2048, [[0, 1, 2], [3, 4, 5]])
     with pytest.raises(ValueError, match=r"a\.wav: samples a second must be 16000, got 8000"):
         wav_samples(program_of(), path, About(samples_per_second=16000))
+    with pytest.raises(ValueError, match=r"a\.wav: the program reads ax, ay, az, not sound"):
+        wav_samples(program_of(), path, About(channels=("ax", "ay", "az")))
     whole = path.read_bytes()
     for damaged, message in (
         (whole[:-4], ": its header says 14 bytes of sound, got 11"),

@@ -89,6 +89,7 @@ def test_whole_recordings_of_every_label_are_set_aside(csv):
         ("", {}, "has no column 'label'; its first line names none"),
         (LONG, {"sequence": "name"}, "has no column 'name'; its first line names id, label, x, y"),
         (LONG, {"channels": ["z"]}, "has no column 'z'"),
+        ("label,x,,y\nup,1,,2\n", {}, r"column 3 has no name: name it, or the channels \(--channels\)$"),
         (LONG, {}, "line 2, column 'id' must be a number, got 'a': name the column that tells recordings apart"),
         ("label;x\nup;1,5\n", {}, "column 'x' must be a number, got '1,5': decimal commas are not read"),
         (LONG, {"channels": "x,y"}, "channels must be a list of names, got 'x,y'"),

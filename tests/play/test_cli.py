@@ -61,6 +61,16 @@ def test_an_export_takes_names_from_options_or_its_run(tmp_path, run):
     assert len(described(tmp_path / "b")["examples"]) == 2
 
 
+def test_a_run_of_another_model_is_refused(tmp_path, run, capsys):
+    write_export(program_of(inputs=3), "small", "c", tmp_path / "c")
+    assert play(tmp_path / "c", "--run", run, "--build", tmp_path / "a") == 2
+    message = (
+        f"--run must be the run that {tmp_path / 'c'} was made from: {run} has 5 inputs and 5 outputs, not 3 inputs"
+    )
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
+
+
 def test_rate_makes_sound_of_the_input(tmp_path):
     write_export(program_of(inputs=1), "small", "c", tmp_path / "c")
     assert play(tmp_path / "c", "--rate", 16000, "--build", tmp_path / "a") == 0

@@ -4,6 +4,7 @@ import errno
 import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -213,7 +214,12 @@ def test_a_result_that_is_there_is_not_run_again_and_another_recipes_is_not_writ
     before = path.read_bytes()
     capsys.readouterr()
     launch(small(), seeds=[0], root=tmp_path)
-    assert "flipflop/mgrade seed 0 is finished: test_accuracy " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "flipflop/mgrade seed 0 is finished: test_accuracy " in out
+    assert out.endswith(f"; {path}\n")
+    shutil.rmtree(tmp_path / "runs")
+    launch(small(), seeds=[0], root=tmp_path)
+    assert capsys.readouterr().out.endswith(f"; {path}, without its model: another --out trains it anew\n")
     assert path.read_bytes() == before
     with pytest.raises(ValueError, match=r"is the result of another recipe \(train\.steps is 41 here and 40 there\)"):
         launch(small("flipflop/mgrade", "train.steps=41"), seeds=[0], root=tmp_path)
@@ -281,7 +287,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_later(tmp_path, monkeypatch
         real(descriptor)
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(ValueError, match="cannot be written: the disk is full; --resume goes on from the one before"):
+    with pytest.raises(ValueError, match="cannot be written: the disk is full; the one before is whole"):
         run.go()
     run.close()
     monkeypatch.setattr("os.fsync", real)

@@ -21,7 +21,7 @@ from small import SETTINGS, small
 
 
 def test_a_time_limit_stops_cleanly(tmp_path):
-    with pytest.raises(Stopped, match=r"stopped by --max-minutes 0\.0001 at step \d+ of 40: --resume goes on") as stop:
+    with pytest.raises(Stopped, match=r"stopped by --max-minutes 0\.0001 at step \d+ of 40$") as stop:
         launch(small(), seeds=[0], root=tmp_path, max_minutes=1e-4)
     assert stop.value.signal is None
     (path,) = launch(small(), seeds=[0], root=tmp_path, resume=True)
@@ -110,9 +110,7 @@ def test_a_signal_while_the_test_set_is_judged_stops_it_and_it_is_judged_anew(tm
         return finish(*given)
 
     monkeypatch.setattr(Run, "finish", begun)
-    with pytest.raises(
-        Stopped, match=r"^stopped by SIGINT while the test set was judged: --resume judges it anew$"
-    ) as stop:
+    with pytest.raises(Stopped, match=r"^stopped by SIGINT while the test set was judged$") as stop:
         launch(small(), seeds=[0, 1], root=tmp_path)
     assert stop.value.signal == signal.SIGINT
     assert not (tmp_path / "results").exists()
@@ -129,7 +127,7 @@ def test_a_time_limit_stops_the_judging_of_the_test_set_unless_that_is_all_there
         return finish(*given)
 
     monkeypatch.setattr(Run, "finish", late)
-    with pytest.raises(Stopped, match=r"^stopped by --max-minutes 60 while the test set was judged: "):
+    with pytest.raises(Stopped, match=r"^stopped by --max-minutes 60 while the test set was judged$"):
         launch(small(), seeds=[0], root=tmp_path, max_minutes=60)
     assert not (tmp_path / "results").exists()
     monkeypatch.setattr(seeds, "time", time)
@@ -148,7 +146,7 @@ def test_a_signal_during_a_look_of_validation_stops_it_and_it_is_made_anew(tmp_p
         return evaluate(*given)
 
     monkeypatch.setattr("mgrade.train.run.evaluate", interrupted)
-    with pytest.raises(Stopped, match=f"^stopped by SIGTERM at step {10 * look} of 40: --resume goes on from there$"):
+    with pytest.raises(Stopped, match=f"^stopped by SIGTERM at step {10 * look} of 40$"):
         launch(small(), seeds=[0], root=tmp_path)
     launch(small(), seeds=[0], root=tmp_path, resume=True)
     assert found(tmp_path) == whole

@@ -175,10 +175,15 @@ def demo(
 ) -> None:
     """Train a small model on real recordings, shrink it step by step, export it to C, and stream the test set."""
     from mgrade.demo import run
+    from mgrade.train import Stopped
 
     use_data(data)
     check_seeds([seed])
-    story = run(out, epochs, seed)
+    try:
+        story = run(out, epochs, seed)
+    except Stopped as stopped:
+        training.tell(stopped, "the same command begins anew")
+        return
     table = Table(box=None, pad_edge=False)
     for column in ("Japanese Vowels: who speaks?", "test accuracy", "weights", "state of a stream"):
         table.add_column(column, justify="left" if column.endswith("?") else "right", no_wrap=True)

@@ -73,7 +73,7 @@ def fit(
     core = target.core.lower() if verify and target else None
     if target is not None and core is not None and core not in CHIPS:
         emulated = ", ".join(CHIPS)
-        raise ValueError(f"--verify: {target.name} has a core that is not emulated here, {core}: {emulated} are")
+        raise ValueError(f"--verify: {target.name} has a core that is not emulated here: {emulated} are")
     check_target(to, core)
     check_output(out, to)
     limit = budget_for(target, budget)

@@ -84,7 +84,7 @@ def train(
             tensorboard=tensorboard,
         )
     except Stopped as stopped:
-        _tell(stopped)
+        tell(stopped, "--resume goes on from there")
 
 
 def evaluate(
@@ -127,7 +127,7 @@ def reproduce(
             with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
                 run_missing(experiments, root=out, device=choose_device(device), max_minutes=max_minutes)
         except Stopped as stopped:
-            _tell(stopped)
+            tell(stopped, "the same command goes on from there")
     if not first_here():
         return
     found = rows(experiments, out / "results")
@@ -142,9 +142,9 @@ def reproduce(
     console().print(table)
 
 
-def _tell(stopped: Stopped) -> None:
-    """Says, once on a machine, why training ended early; after a signal the command ends, as others do."""
+def tell(stopped: Stopped, then: str) -> None:
+    """Says, once on a machine, why training ended early, and what `then`; after a signal the command ends."""
     if first_here():
-        say(str(stopped))
+        say(f"{stopped}: {then}")
     if stopped.signal:
         raise SystemExit(128 + stopped.signal) from None

@@ -18,7 +18,7 @@ import safetensors.numpy
 import torch
 
 from mgrade._files import read_description
-from mgrade.deploy.about import About, about, read_about
+from mgrade.deploy.about import LONGEST, About, about, read_about
 from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.judge import Streamed
 from mgrade.deploy.program import Program
@@ -236,8 +236,9 @@ def _rows(
             first = not separator
             separator = separator or separator_of(line, channels)
             fields = [field.strip() for field in next(csv.reader([line.lstrip("\ufeff")], delimiter=separator))]
-            if first and (_are_named(channels, fields) or all(_number(field) is None for field in fields)):
-                chosen, columns = _places(fields, channels, f"{where}, line {number}"), len(fields)
+            names = [field[:LONGEST] for field in fields]  # as `known` has them
+            if first and (_are_named(channels, names) or all(_number(field) is None for field in fields)):
+                chosen, columns = _places(names, channels, f"{where}, line {number}"), len(fields)
                 if chosen is None and len(fields) not in widths:
                     raise ValueError(
                         f"{where}, line {number}: must be numbers, or names of {widths[0]} columns,"
@@ -293,7 +294,9 @@ def _sample(fields: list[str], width: int, inputs: int, tokens: bool, where: str
     with np.errstate(over="ignore"):
         narrow = real.astype(np.float32)
     if not np.isfinite(narrow).all():
-        raise ValueError(f"{where}: must be finite numbers, got {','.join(fields)[:60]!r}")
+        commas = any(re.fullmatch(r"[+-]?\d+,\d+", field) for field in fields)
+        shown, advice = (";", ": decimal commas are not read, write points") if commas else (",", "")
+        raise ValueError(f"{where}: must be finite numbers, got {shown.join(fields)[:60]!r}{advice}")
     if len(values) != width:
         raise ValueError(f"{where}: must have {width} values, got {len(values)}")
     if not tokens:

@@ -78,6 +78,8 @@ def wav_samples(program: Program, path: Path, known: About | None = None) -> Ite
 def _frames(program: Program, path: Path, known: About) -> Array:
     if program.tokens:
         raise ValueError(f"{path}: the program reads token ids, not sound")
+    if known.channels and known.samples_per_second is None:
+        raise ValueError(f"{path}: the program reads {', '.join(known.channels)[:60]}, not sound")
     sound = read_wav(path, known.samples_per_second).astype(np.float32) * np.float32(known.gain / 32768)
     if len(sound) < program.inputs:
         raise ValueError(f"{path}: must hold {program.inputs} samples or more, got {len(sound)}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
@@ -295,9 +296,13 @@ def _device(name: str) -> torch.device:
 
 
 @torch.no_grad()
-def fold_input(model: Model, mean: Series, scale: Series) -> None:
-    """Makes the encoder take raw samples x, one or a frame of them, in the place of (x - mean) / scale."""
+def fold_input(model: Model, mean: Series, scale: Series, still: npt.NDArray[np.bool_]) -> None:
+    """Makes the encoder take raw samples x, one or a frame of them, in the place of (x - mean) / scale.
+
+    Channels that stood `still`, of which nothing was learned, are left out: they may not stand still for ever.
+    """
     frame = model.config.inputs // len(mean)
+    model.encoder.weight[:, torch.tensor(still).repeat(frame)] = 0
     model.encoder.weight.copy_(model.encoder.weight.double() / torch.tensor(scale).repeat(frame))
     middle = model.encoder.weight.double() @ torch.tensor(mean).repeat(frame)  # of the weights as they were rounded
     model.encoder.bias.copy_(model.encoder.bias.double() - middle)

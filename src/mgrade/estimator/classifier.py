@@ -124,7 +124,7 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             raise ValueError(f"y must have at least 2 classes, got 1 class: {self.classes_.tolist()[0]!r}")
         if self.readout not in ("mean", "last"):
             raise ValueError(f"readout must be one of mean, last, got {self.readout!r}")
-        self.mean_, self.scale_ = series.statistics(cases.series)
+        self.mean_, self.scale_, still = series.statistics(cases.series)
         self.frame_, steps = self._frames([len(one) for one in cases.series], self.n_channels_)
         config = self._configure(
             steps,
@@ -143,7 +143,7 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
             model = self._train(
                 config, _loss(self.frame_), training, _batch(standard, targets, held) if held.any() else None
             )
-        fold_input(model, self.mean_, self.scale_)
+        fold_input(model, self.mean_, self.scale_, still)
         self.model_ = model
         return self
 

@@ -8,6 +8,7 @@ import io
 import os
 import re
 import shlex
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mgrade._files import alone_in, make_folder
 from mgrade.deploy import Program, verify, write_export
 from mgrade.deploy.about import FILE as ABOUT
 from mgrade.deploy.about import LONGEST
@@ -98,9 +100,15 @@ class Fitted:
 
     def write(self, folder: Path, to: str) -> dict[str, Any]:
         """The classifier in `folder`/model, the program in `folder`/`to`; what there is to say of the latter."""
+        make_folder(folder)
         try:
-            self.classifier.save(folder / "model")
-            return write_export(self.program, as_name(folder.absolute().name), to, folder / to, self.classifier.about_)
+            with alone_in(folder):
+                with tempfile.TemporaryDirectory(dir=folder, prefix=".model.") as trial:
+                    self.classifier.save(trial)  # what cannot be written is found out before anything is replaced
+                    name, about = as_name(folder.absolute().name), self.classifier.about_
+                    description = write_export(self.program, name, to, folder / to, about)
+                self.classifier.save(folder / "model")
+            return description
         except OSError as error:
             raise ValueError(f"{folder}: cannot be written: {error.strerror}") from None
 
@@ -149,6 +157,8 @@ def check_recordings(recordings: Recordings) -> None:
     longest = max(labels, key=len)
     if len(longest) > LONGEST:
         raise ValueError(f"labels must have at most {LONGEST} characters, got {len(longest)} in {longest[:20]!r}...")
+    if all(_is_still(recordings, channel) for channel in range(len(recordings.channels))):
+        raise ValueError(f"channels must vary, got one value throughout in {', '.join(map(repr, recordings.channels))}")
     lengths = recordings.lengths
     if (median := np.median(lengths)) < FEWEST_SAMPLES:
         names = ", ".join(repr(name) for at, name in enumerate(recordings.channels) if _few_values(recordings, at))
@@ -207,7 +217,9 @@ def doubts(recordings: Recordings) -> list[str]:
         if len(labels) > 1
     ]
     for place, name in enumerate(recordings.channels):
-        if _only_grows(recordings, place):
+        if _is_still(recordings, place):
+            found.append(f"column {name!r} has one value throughout: it is not learned from")
+        elif _only_grows(recordings, place):
             found.append(
                 f"column {name!r} only grows in every recording, as a time stamp does: if it is none of the sensor's,"
                 " leave it out by naming the others with --channels"
@@ -218,6 +230,11 @@ def doubts(recordings: Recordings) -> list[str]:
                 " --sequence, or leave it out by naming the others with --channels"
             )
     return found
+
+
+def _is_still(recordings: Recordings, channel: int) -> bool:
+    """Whether a channel never changes."""
+    return len({value for one in recordings.series for value in np.unique(one[channel])}) == 1
 
 
 def _only_grows(recordings: Recordings, channel: int) -> bool:

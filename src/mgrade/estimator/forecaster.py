@@ -88,7 +88,7 @@ class StreamForecaster(StreamEstimator):
         longest = max(len(one) for one in cases.series)
         if longest < 2:
             raise ValueError("X must have a series of at least 2 steps, got 1 feature(s) or steps (n_features = 1)")
-        self.mean_, self.scale_ = series.statistics(cases.series)
+        self.mean_, self.scale_, still = series.statistics(cases.series)
         config = self._configure(longest, inputs=cases.channels, outputs=cases.channels, readout="every")
         with self._randomness() as source:
             self._keep_sample(cases, source)
@@ -97,7 +97,7 @@ class StreamForecaster(StreamEstimator):
             batches = [series.pad(_pieces(part)) if part else None for part in (training, held)]
             assert batches[0] is not None
             model = self._train(config, _loss, batches[0], batches[1])
-        fold_input(model, self.mean_, self.scale_)
+        fold_input(model, self.mean_, self.scale_, still)
         fold_output(model, self.mean_, self.scale_)
         self.model_ = model
         return self

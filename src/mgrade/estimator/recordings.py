@@ -109,7 +109,9 @@ def split(recordings: Recordings, share: float, seed: int = 0) -> tuple[Recordin
     for label in map(str, np.unique(recordings.labels)):
         names = np.unique(recordings.names[recordings.labels == label])
         if len(names) < 2:
-            raise ValueError(f"label {label!r} must have at least 2 recordings, one to train on and one to judge by")
+            raise ValueError(
+                f"label {label!r} must have at least 2 recordings, one to train on and one to judge by, got 1"
+            )
         count = min(len(names) - 1, max(1, round(share * len(names))))
         held.update(source.permutation(names)[:count])
     apart = np.isin(recordings.names, list(held))
@@ -164,6 +166,8 @@ def _columns(
             raise ValueError(
                 f"column {name!r} must be the label, the sequence or a channel, once; got it {times} times"
             )
+    if "" in found:
+        raise ValueError(f"{path}: column {header.index('') + 1} has no name: name it, or the channels (--channels)")
     if not found:
         raise ValueError(f"{path}: has no column beside {' and '.join(map(repr, named))}")
     return found

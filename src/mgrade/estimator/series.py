@@ -129,8 +129,9 @@ def _one(values: Series, name: str, layout: str) -> Series:
     return values
 
 
-def statistics(series: Sequence[Series]) -> tuple[Series, Series]:
-    """Mean and standard deviation (channels) of all steps; a channel that stands still counts as 1 wide, or wider.
+def statistics(series: Sequence[Series]) -> tuple[Series, Series, npt.NDArray[np.bool_]]:
+    """Mean and standard deviation (channels) of all steps, and which channels stand still: these count as 1 wide, or
+    wider.
 
     So does one that varies by less than float32 has room for beside its mean: about that there is a warning.
     """
@@ -143,7 +144,8 @@ def statistics(series: Sequence[Series]) -> tuple[Series, Series]:
             f" {mean[channel]:g} and a spread of {scale[channel]:g}: it counts as standing still; subtract an offset",
             stacklevel=4,
         )
-    return mean, np.where(scale > np.maximum(least, SMALLEST), scale, np.maximum(least, 1.0))
+    still = scale <= np.maximum(least, SMALLEST)
+    return mean, np.where(still, np.maximum(least, 1.0), scale), still
 
 
 def framed(series: Sequence[Series], frame: int) -> list[Series]:

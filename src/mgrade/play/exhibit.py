@@ -43,9 +43,14 @@ def open_exhibit(
         raise ValueError(f"--test takes sequences of a run, and {path} is none: give --run RUN as well")
     known = shown.about
     if run is not None:
-        if (task := open_source(run).task) is None:
+        source = open_source(run)
+        if source.task is None:
             raise ValueError(f"--run must be the folder of a run, and {run} is that of a saved model")
-        known = about(task)
+        sizes = [(one.inputs, one.outputs) for one in (source.model.config, shown.program)]
+        if sizes[0] != sizes[1]:
+            read = [f"{inputs} inputs and {outputs} outputs" for inputs, outputs in sizes]
+            raise ValueError(f"--run must be the run that {path} was made from: {run} has {read[0]}, not {read[1]}")
+        known = about(source.task)
     if labels:
         known = dataclasses.replace(known, labels=labels, classes=True)
     if rate is not None:

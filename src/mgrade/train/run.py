@@ -351,7 +351,7 @@ class Run:
             full = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else error.strerror
             raise ValueError(
                 f"{self._checkpoints}: the checkpoint of step {self.step} cannot be written: {full};"
-                " --resume goes on from the one before"
+                " the one before is whole"
             ) from None
 
     def _load(self, found: Checkpoint) -> None:

@@ -105,10 +105,10 @@ def _launch(
     say = reporter() if processes.first else Silent()
     paths = [result_path(root, recipe, seed) for seed in seeds]
     try:
-        todo = {seed: path for seed, path in zip(seeds, paths, strict=True) if not _done(path, recipe, seed, say)}
+        todo = {seed: path for seed, path in zip(seeds, paths, strict=True) if not _done(root, recipe, seed, say)}
         for path in todo.values():
             check_place(path)
-        for seed, path in todo.items():
+        for seed in todo:
             if asked:
                 name, by = f"{recipe.experiment}/{recipe.name}", signal.Signals(asked[0]).name
                 raise Stopped(f"stopped by {by} before seed {seed} of {name}", asked[0])
@@ -125,7 +125,7 @@ def _launch(
             except OSError as error:
                 raise ValueError(f"{error.filename or data_folder()}: cannot be read: {error.strerror}") from None
             with _signals(asked):
-                _train(run, path, resume, deadline, asked)
+                _train(run, root, resume, deadline, asked)
             del run  # and what it has on the device, before the next one is made
         processes.wait()  # nobody leaves while another still talks
     except OSError as error:
@@ -135,8 +135,8 @@ def _launch(
     return paths
 
 
-def _train(run: Run, path: Path, resume: bool, deadline: Deadline | None, asked: list[int]) -> None:
-    """Trains `run` to its result in `path`, unless its time is up or a signal asks to stop."""
+def _train(run: Run, root: Path, resume: bool, deadline: Deadline | None, asked: list[int]) -> None:
+    """Trains `run` to its result under `root`, unless its time is up or a signal asks to stop."""
 
     def late() -> bool:
         return deadline is not None and time.monotonic() > deadline.at
@@ -153,16 +153,16 @@ def _train(run: Run, path: Path, resume: bool, deadline: Deadline | None, asked:
 
     try:
         run.open(resume)
-        if _done(path, run.recipe, run.seed, run.reporter):  # by a process that had the folder until now
+        if _done(root, run.recipe, run.seed, run.reporter):  # by a process that had the folder until now
             return
         trains = run.step < run.steps
         if not run.go(lambda: signalled() or late(), signalled):
-            raise stopped(f"at step {run.step} of {run.steps}: --resume goes on from there")
+            raise stopped(f"at step {run.step} of {run.steps}")
         try:  # where judging is all there is left to do, a time limit would have it begin anew for ever
             found = run.finish(lambda: signalled() or (trains and late()))
         except Interrupted:
-            raise stopped("while the test set was judged: --resume judges it anew") from None
-        _conclude(run, path, found)
+            raise stopped("while the test set was judged") from None
+        _conclude(run, result_path(root, run.recipe, run.seed), found)
     finally:
         run.close()
 
@@ -199,8 +199,9 @@ def judge_run(folder: Path, device: str, say: Callable[[str], None] = print) -> 
     return {recipe.task.test_prefix + name: value for name, value in figures.items()}
 
 
-def _done(path: Path, recipe: Recipe, seed: int, say: Reporter) -> bool:
+def _done(root: Path, recipe: Recipe, seed: int, say: Reporter) -> bool:
     """Whether the result of this very recipe is there; another recipe's is not written over."""
+    path = result_path(root, recipe, seed)
     found = read_result(path)
     if found is None:
         return False
@@ -214,7 +215,9 @@ def _done(path: Path, recipe: Recipe, seed: int, say: Reporter) -> bool:
         raise ValueError(f"{path}: is the result of another seed: seed must be {seed}, got {found['seed']!r:.40}")
     if differs := difference(recipe.to_dict(), found["recipe"]):
         raise ValueError(f"{path} is the result of another recipe ({differs}): choose another --out")
-    say.say(f"{recipe.experiment}/{recipe.name} seed {seed} is finished: {_figures(found)}; {path}")
+    gone = not (run_folder(root, recipe, seed) / "model").is_dir()  # as where results alone are shipped
+    hint = ", without its model: another --out trains it anew" if gone else ""
+    say.say(f"{recipe.experiment}/{recipe.name} seed {seed} is finished: {_figures(found)}; {path}{hint}")
     return True
 
 
