@@ -162,3 +162,25 @@ def test_positions_outside_the_kernel_are_refused():
     for snap in (False, True):
         with pytest.raises(ValueError, match="position must lie within 0 and length - 1 = 10, got -2"):
             from_model(model, snap=snap)
+
+
+class Own(torch.nn.Linear):
+    """A linear layer with a forward of its own, as adapters have."""
+
+
+@pytest.mark.parametrize("part", ["encoder", "layers.0", "layers.0.mlp", "layers.1.mlp.input", "readout.head"])
+def test_what_would_be_left_out_of_a_program_is_refused(part):
+    model = Model(small("mgrade"))
+    refused = pytest.raises(ValueError, match=f"^{part} must be as its configuration says to become a program, got a ")
+    handle = model.get_submodule(part).register_forward_hook(lambda *_: None)
+    with refused:
+        from_model(model)
+    handle.remove()
+    from_model(model)
+    if isinstance(found := model.get_submodule(part), torch.nn.Linear):
+        bias, found.bias = found.bias, None
+        with refused:
+            from_model(model)
+        found.bias, found.__class__ = bias, Own
+        with refused:
+            from_model(model)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from deploy.programs import PRESETS, READOUTS, integer, program_of, small
 from mgrade import Model
@@ -19,6 +20,7 @@ from mgrade.deploy import (
     Choices,
     Source,
     build,
+    from_model,
     load_program,
     measure_program,
     open_program,
@@ -324,6 +326,22 @@ def test_the_test_vector_of_an_export_passes(tmp_path):
     write_export(program, "model", "c", tmp_path)
     checked(needs("gcc"), "-std=c99", "-O1", *WARNINGS, "main.c", "model.c", "-o", "main", cwd=tmp_path)
     assert "0 of them by too much" in checked("./main", cwd=tmp_path)
+
+
+def test_the_test_vector_of_tiny_outputs_passes_and_can_fail(tmp_path):
+    model = Model(small("mgrade"))
+    with torch.no_grad():
+        for parameter in model.readout.head.parameters():
+            parameter *= 1e-7
+    write_export(from_model(model), "model", "c", tmp_path)
+    build = (needs("gcc"), "-std=c99", "-O1", "main.c", "model.c", "-o", "main", "-lm")
+    checked(*build, cwd=tmp_path)
+    assert "0 of them by too much" in checked("./main", cwd=tmp_path)
+    header = tmp_path / "model_test.h"
+    outputs = header.read_text().partition("model_test_outputs")
+    header.write_text(outputs[0] + outputs[1] + re.sub(r"e-\d+", "e-20", outputs[2]))
+    checked(*build, cwd=tmp_path)
+    assert subprocess.run(["./main"], cwd=tmp_path, check=False).returncode == 1
 
 
 OWN_DATA = [

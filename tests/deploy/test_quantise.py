@@ -316,3 +316,10 @@ def test_an_eight_bit_program_keeps_its_state_in_as_many_bits_as_asked():
     ranges = calibrate(program, [x])
     near = [share_off(quantise(program, ranges, precision="int8", state_bits=bits), program, x) for bits in (16, 32)]
     assert max(near) < 1.2 * min(near)
+
+
+def test_values_beyond_all_scales_are_refused():
+    program = program_of("mingru")
+    x = 1e13 * inputs_of(program, 2, 9)
+    with pytest.raises(ValueError, match=r"^values must be at most 3\.4e\+10 to quantise, got "):
+        quantise(program, calibrate(program, [x]))

@@ -216,6 +216,28 @@ def test_a_channel_far_from_zero_for_its_spread_is_warned_about():
     assert classifier.score(far, y) >= 0.9  # by the other channel
 
 
+def test_a_spread_next_to_nothing_is_warned_about():
+    X, y = waves()
+    with pytest.warns(UserWarning, match=r"channel 1 must vary by at least 1e-30 to be told .* smaller units"):
+        small().fit([one * np.array([[1.0], [1e-33]]) for one in X], y)
+
+
+def test_masked_values_are_refused_and_a_stream_takes_no_more_than_a_prediction():
+    X, y = waves()
+    classifier = small().fit(X, y)
+    masked = np.ma.masked_array(X[0], X[0] > 0)
+    for given in (masked[None], [X[1], masked]):
+        with pytest.raises(ValueError, match=r"^X must not be masked"):
+            classifier.predict(given)
+    with pytest.raises(ValueError, match=r"^X must not be masked"):
+        small().fit([masked, *X[1:]], y)
+    stream = classifier.stream()
+    with pytest.raises(ValueError, match=r"^sample must be within 3.4e\+38 of 0, got 1e\+300$"):
+        stream.step([1e300, 0.0])
+    assert np.isfinite(stream.step([1.0, 0.0])).all()
+    assert stream.steps == 1
+
+
 def test_units_may_be_tiny():
     X, y = waves()
     tiny = [one * 1e-27 for one in X]

@@ -279,3 +279,18 @@ def test_weights_that_are_not_finite_are_refused_by_name(tmp_path, monkeypatch):
         model.save(folder)
     with pytest.raises(ValueError, match=r"\.safetensors: tensor 'layers\.0\.conv\.weight' must be finite numbers$"):
         load(tmp_path / "model")
+
+
+def test_the_width_of_taps_is_saved_as_it_is(tmp_path):
+    model = model_of(small("mgrade", depth=2))
+    x = random_input(model.config, 2, 9)
+    for layer in model.layers:
+        layer.conv.snap_()
+        layer.conv.sigma = 0.1
+    model.save(tmp_path)
+    again = load(tmp_path)
+    assert again.config.sigma == 0.1
+    assert torch.equal(again(x)[0], model(x)[0])
+    model.layers[0].conv.sigma = 0.2
+    with pytest.raises(ValueError, match=r"^sigma must be the same in all layers to be saved, got 0\.1, 0\.2$"):
+        model.save(tmp_path)

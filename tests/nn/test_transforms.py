@@ -93,6 +93,36 @@ def test_hooks_of_every_part_are_called(part):
     assert_close(y, whole[:, 0], 1e-12)
 
 
+@pytest.mark.parametrize("inputs", [5, 300])
+@pytest.mark.parametrize("readout", ["sum", "mean"])
+def test_encoder_and_head_may_be_hooked_pruned_or_replaced(readout, inputs):
+    class Doubled(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return 2 * self.inner(x)
+
+    model = model_of(small("mgrade", depth=1, tokens=True, inputs=inputs, readout=readout))
+    x, called = random_input(model.config, 2, 7), []
+    plain = model(x)[0]
+    for name in ("encoder", "readout.head"):
+        model.get_submodule(name).register_forward_hook(lambda *_, name=name: called.append(name))
+    assert_close(model(x)[0], plain, 1e-12)
+    assert set(called) == {"encoder", "readout.head"}
+    model.encoder, model.readout.head = Doubled(model.encoder), Doubled(model.readout.head)
+    whole = model(x)[0]
+    _, state = model(x[:, :3])
+    assert_close(model(x[:, 3:], state)[0], whole, 1e-12)
+    model.encoder = model.encoder.inner
+    assert_close(model(x)[0], 2 * plain, 1e-12)
+    model.readout.head = model.readout.head.inner
+    prune.l1_unstructured(model.readout.head, "weight", amount=0.5)
+    for _ in range(2):
+        model(x)[0].sum().backward()
+
+
 def test_a_model_runs_on_the_meta_device():
     with torch.device("meta"):
         model = Model(small("mgrade"))

@@ -60,6 +60,7 @@ def test_delay_conv_names_what_is_wrong(change, match):
         ({"dilation": 0}, r"^dilation must be a whole number of at least 1, got 0"),
         ({"dilation": 1.5}, r"^dilation must be a whole number of at least 1, got 1.5"),
         ({"weight": WEIGHT[:1]}, r"^weight must have shape"),
+        ({"weight": WEIGHT[:, :0]}, r"^weight must have at least one tap a channel, got shape \(3, 0\)"),
         ({"history": torch.zeros(2, 3, 3)}, r"^history must have shape .* = \(2, 2, 3\), got \(2, 3, 3\)"),
     ],
 )

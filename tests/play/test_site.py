@@ -143,6 +143,7 @@ class Run:
     """Stands for the run that `--run` names, of a task that says nothing but what its test sequence is."""
 
     task = SimpleNamespace(classes=4)
+    model = SimpleNamespace(config=SimpleNamespace(inputs=3, outputs=4))
 
     def __init__(self, x, label):
         self.sequence = np.array(x), label

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from mgrade.deploy.program import Op, Program
 from mgrade.nn import Model
-from mgrade.nn.block import GLU, MLP, Block
+from mgrade.nn.block import GLU, MLP, Block, altered
 from mgrade.nn.convolution import DelayConv, DilatedConv
+from mgrade.nn.readout import Readout
 from mgrade.nn.recurrence import LRU, MinGRU
 from mgrade.ops import delay_kernel
 
@@ -30,6 +31,7 @@ def from_model(model: Model, *, snap: bool = False) -> Program:
     """
     if model.config.pair:
         raise ValueError("a model with pair=True compares two documents: it has no single stream to export")
+    _check_own(model)
     if model.encoder.weight.dtype not in (torch.float32, torch.float64):
         model = copy.deepcopy(model).float()
     builder = _Builder()
@@ -39,6 +41,17 @@ def from_model(model: Model, *, snap: bool = False) -> Program:
         value = builder.block(block, value, snap)
     builder.readout(model, value)
     return Program(inputs=model.config.inputs, tokens=model.config.tokens, ops=tuple(builder.ops))
+
+
+def _check_own(model: Model) -> None:
+    """Refuses a model that computes something else than its configuration says."""
+    for name, part in model.named_modules():
+        whole = part is model or type(part) in (nn.ModuleList, Block, Readout)
+        if altered(part, *((type(part),) if whole else ())):
+            raise ValueError(
+                f"{name or 'model'} must be as its configuration says to become a program, got a {type(part).__name__}"
+                " that has a hook, no bias or a forward of its own: merge adapters and remove hooks first"
+            )
 
 
 class _Builder:

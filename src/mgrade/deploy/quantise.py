@@ -184,7 +184,9 @@ def _one(size: float, exponent: int, bits: int) -> int:
 
 def _fitting(size: float, bits: int) -> int:
     top = (1 << (bits - 1)) - 1
-    return bits - 2 if size == 0 else max(LEAST_EXPONENT, min(MOST_EXPONENT, math.floor(math.log2(top / size))))
+    if size > top * 2.0**-LEAST_EXPONENT:
+        raise ValueError(f"values must be at most {top * 2.0**-LEAST_EXPONENT:.2g} to quantise, got {size:.2g}")
+    return bits - 2 if size == 0 else min(MOST_EXPONENT, math.floor(math.log2(top / size)))
 
 
 def _multiplier(real: Array) -> tuple[Array, int]:

@@ -173,6 +173,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     def _read_training(self, X: Any, y: Any = "no_validation") -> tuple[Cases, Any]:
         """X as series and y as scikit-learn checks it; n_features_in_ and n_channels_ are set."""
         self._check_parameters()
+        series.check_present(X)
         if series.is_table(X):
             checked = validate_data(self, X, y, dtype=np.float64)
             table, y = (checked, None) if isinstance(y, str) else checked
@@ -187,6 +188,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any, any_length: bool = False) -> Cases:
         """X after the fit. A table must have the columns of the table that was fitted, unless `any_length`."""
         check_is_fitted(self)
+        series.check_present(X)
         if series.is_table(X):
             strict = self._form == "table" and not any_length
             table = (

@@ -53,7 +53,7 @@ def _stacked(X: Any) -> npt.NDArray[Any] | None:
 
 def from_table(table: npt.NDArray[Any]) -> Cases:
     """A checked table (cases, time) as series of one channel."""
-    return Cases([row[:, None] for row in _within(table.astype(np.float64), "X")], "table")
+    return Cases([row[:, None] for row in within(table.astype(np.float64), "X")], "table")
 
 
 def read(X: Any, layout: str) -> Cases:
@@ -71,6 +71,12 @@ def read(X: Any, layout: str) -> Cases:
                 f"X[{index}] must have {series[0].shape[1]} channels as X[0] has, got {one.shape[1]}{_hint(layout)}"
             )
     return Cases(series, form)
+
+
+def check_present(X: Any) -> None:
+    """Refuses values that are masked: NumPy would read what lies under the mask."""
+    if any(np.ma.is_masked(one) for one in (X, *(X if isinstance(X, (list, tuple)) else ()))):
+        raise ValueError("X must not be masked: leave out what is missing, or fill it in")
 
 
 def check_layout(layout: str) -> None:
@@ -106,10 +112,10 @@ def _numbers(X: Any, name: str) -> Series:
         raise ValueError(f"{name} must hold numbers, got {X.dtype}") from None
     if not np.isfinite(values).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
-    return _within(values, name)
+    return within(values, name)
 
 
-def _within(values: Series, name: str) -> Series:
+def within(values: Series, name: str) -> Series:
     """`values`, if single precision holds them."""
     if (largest := np.abs(values).max(initial=0)) > LARGEST:
         raise ValueError(f"{name} must be within {LARGEST:.2g} of 0, got {largest:g}")
@@ -138,13 +144,16 @@ def statistics(series: Sequence[Series]) -> tuple[Series, Series, npt.NDArray[np
     steps = np.concatenate(series)
     mean, scale = steps.mean(0), steps.std(0)
     least = LEAST_SPREAD * np.abs(mean)
-    for channel in np.flatnonzero((scale > ROUNDING * np.abs(mean)) & (scale <= least)):
+    still = scale <= np.maximum(least, SMALLEST)
+    for channel in np.flatnonzero(still & (scale > ROUNDING * np.abs(mean))):
+        tiny = least[channel] < SMALLEST
+        enough = f"{SMALLEST:g}" if tiny else f"{LEAST_SPREAD:g} of its mean"
         warnings.warn(
-            f"channel {channel} must vary by at least {LEAST_SPREAD:g} of its mean to be told from it, got a mean of"
-            f" {mean[channel]:g} and a spread of {scale[channel]:g}: it counts as standing still; subtract an offset",
+            f"channel {channel} must vary by at least {enough} to be told from it, got a mean of"
+            f" {mean[channel]:g} and a spread of {scale[channel]:g}: it counts as standing still;"
+            f" {'give it in smaller units' if tiny else 'subtract an offset'}",
             stacklevel=4,
         )
-    still = scale <= np.maximum(least, SMALLEST)
     return mean, np.where(still, np.maximum(least, 1.0), scale), still
 
 

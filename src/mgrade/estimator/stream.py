@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mgrade.estimator import series
 from mgrade.estimator.base import whole
 from mgrade.nn import Model
 
@@ -37,7 +38,7 @@ class Stream:
         channels = self._model.config.inputs // self._frame
         if x.shape != (channels,) or not np.isfinite(x).all():
             raise ValueError(f"sample must be {channels} finite numbers, got {np.array2string(x, threshold=8)}")
-        self._waiting.append(x)
+        self._waiting.append(series.within(x, "sample"))
         self.steps += 1
         if len(self._waiting) == self._frame:
             y, self._state = self._model.step(torch.tensor(np.concatenate(self._waiting))[None], self._state)

@@ -228,17 +228,19 @@ def _altered(module: nn.Module) -> bool:
     So it is where somebody put another one in its place, as adapters do, took its bias away, or has a hook waiting for
     its call, as `torch.nn.utils.prune` has.
     """
-    for part in module._modules.values():
-        if part is None:
-            continue
-        parameters = part._parameters
-        if parameters.get("weight", part) is None or parameters.get("bias", part) is None or type(part) not in _OWN:
-            return True
-        if part._forward_pre_hooks or part._forward_hooks or part._backward_hooks or part._backward_pre_hooks:
-            return True
-        if part._modules and _altered(part):
-            return True
-    return False
+    parts = (part for part in module._modules.values() if part is not None)
+    return any(altered(part) or (part._modules and _altered(part)) for part in parts)
+
+
+def altered(part: nn.Module, *known: type[nn.Module]) -> bool:
+    """The same of a part itself, of one of our own kinds or a `known` one."""
+    parameters = part._parameters
+    if parameters.get("weight", part) is None or parameters.get("bias", part) is None:
+        return True
+    if type(part) not in _OWN and type(part) not in known:
+        return True
+    hooks = part._forward_pre_hooks or part._forward_hooks or part._backward_hooks or part._backward_pre_hooks
+    return bool(hooks)
 
 
 def _is_plain(config: ModelConfig) -> bool:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils import _pytree
 
-from mgrade.nn.block import Block, linear_layer
+from mgrade.nn.block import Block, altered, linear_layer
 from mgrade.nn.config import ModelConfig
 from mgrade.nn.convolution import DelayConv
 from mgrade.nn.readout import Readout
@@ -225,17 +225,23 @@ class Model(nn.Module):
             delete_patterns=delete_patterns,
         )
 
+    @property
+    def _dtype(self) -> torch.dtype:
+        """That of the weights, also where another module is in the encoder's place."""
+        weight = getattr(self.encoder, "weight", None)
+        return weight.dtype if isinstance(weight, Tensor) else next(self.parameters()).dtype
+
     def _blocks(self) -> list[Block]:
         return [layer for layer in self.layers if isinstance(layer, Block)]
 
     def _encode(self, x: Tensor) -> Tensor:
         """The first features (batch, time, dim); under CUDA autocast in its dtype."""
-        dtype = self.encoder.weight.dtype
+        dtype = self._dtype
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
             dtype = torch.get_autocast_dtype("cuda")
         if not self.config.tokens:
             return self.encoder(x).to(dtype)
-        if self.config.inputs > ONE_HOT_UP_TO:
+        if self.config.inputs > ONE_HOT_UP_TO and not altered(self.encoder):
             return (F.embedding(x, self.encoder.weight.t()) + self.encoder.bias).to(dtype)
         if x.is_cuda:  # where time is contiguous
             one_hot = (x[:, None] == self.symbols[:, None]).to(dtype).transpose(1, 2)
@@ -257,7 +263,7 @@ class Model(nn.Module):
                     raise ValueError(f"x must hold token ids from 0 to {config.inputs - 1}, got {worst}")
         elif not x.is_floating_point() or x.dim() != 3 or x.shape[2] != config.inputs:
             raise ValueError(f"x must be floating point (batch, time, {config.inputs}), got {x.dtype} {tuple(x.shape)}")
-        elif x.dtype != (dtype := self.encoder.weight.dtype) and not is_autocast(x):
+        elif x.dtype != (dtype := self._dtype) and not is_autocast(x):
             raise ValueError(f"x must have the dtype of the weights, {dtype}, got {x.dtype}")
         if config.pair and x.shape[0] % 2:
             raise ValueError(f"x must hold pairs of rows, first documents then second ones, got {x.shape[0]} rows")

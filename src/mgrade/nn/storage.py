@@ -6,6 +6,7 @@ one step that turns an old saved model into the new one: a crash at any moment l
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch
 
 from mgrade._files import make_folder, read_description, replace
 from mgrade.nn.config import ModelConfig
+from mgrade.nn.convolution import DelayConv
 from mgrade.nn.model import Model
 
 FORMAT, VERSION = "mgrade-model", 1
@@ -31,7 +33,8 @@ def save(model: Model, folder: str | Path) -> None:
     folder = Path(folder)
     check_folder(folder)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    check_tensors(folder, model.config, tensors)
+    config = _as_it_is(model)
+    check_tensors(folder, config, tensors)
     make_folder(folder)
     data = safetensors.torch.save(tensors)
     digest = hashlib.sha256(data).hexdigest()
@@ -42,12 +45,20 @@ def save(model: Model, folder: str | Path) -> None:
         "version": VERSION,
         "weights": weights,
         "sha256": digest,
-        "model": model.config.to_dict(),
+        "model": config.to_dict(),
     }
     replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
     for other in folder.glob(WEIGHTS):
         if other.name != weights:
             other.unlink(missing_ok=True)
+
+
+def _as_it_is(model: Model) -> ModelConfig:
+    """The configuration of a model, with the width that its taps have been given since."""
+    widths = {part.sigma for part in model.modules() if isinstance(part, DelayConv)} or {model.config.sigma}
+    if len(widths) > 1:
+        raise ValueError(f"sigma must be the same in all layers to be saved, got {', '.join(map(str, sorted(widths)))}")
+    return dataclasses.replace(model.config, sigma=widths.pop())
 
 
 def check_folder(folder: Path, *others: str) -> None:

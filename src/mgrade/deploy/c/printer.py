@@ -238,6 +238,13 @@ class _Printed:
         key = array.dtype.str.encode() + array.tobytes()
         return self.arrays.setdefault(key, (f"a{len(self.arrays)}", array))[0]
 
+    def _unit(self) -> float:
+        """What rounding of outputs is measured by, however near to zero they are: 1, or less of a head in less."""
+        head = next((op for op in reversed(self.program.ops) if op.kind == "linear"), None)
+        if head is None:
+            return 1.0
+        return min(1.0, float((np.abs(head.arrays["weight"]).sum(1) + np.abs(head.arrays["bias"])).max()))
+
     def test_vector(self, x: npt.NDArray[Any]) -> str:
         """The inputs, the outputs that the interpreter gives, and how far from them is still right."""
         x = np.asarray(x)
@@ -248,7 +255,7 @@ class _Printed:
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise ValueError("test must hold inputs that are finite and give outputs that are")
         x = x.reshape(len(x), -1)
-        tolerance = 0.0 if self.program.integer else TOLERANCE * max(1.0, float(np.abs(y).max()))
+        tolerance = 0.0 if self.program.integer else TOLERANCE * max(self._unit(), float(np.abs(y).max()))
         lines = [
             f"/* What {self.name} gives for some inputs. */",
             f"#define {self.name.upper()}_TEST_STEPS {len(x)}",

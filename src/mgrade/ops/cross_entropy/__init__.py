@@ -18,9 +18,9 @@ torch.library.define("mgrade::cross_entropy", "(Tensor logits, Tensor target) ->
 def cross_entropy(logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
     """Mean over all targets of -log softmax(logits)[target], with one weight per class if given.
 
-    logits (…, classes), target (…), each from 0 to classes - 1: of others a CPU raises an IndexError, and on CUDA,
-    which cannot, the loss is not a number. Else as `torch.nn.functional.cross_entropy`, whose reduction over many
-    targets runs in a single block of a CUDA device, and which copies logits that are not contiguous.
+    logits (…, classes), target (…), each from 0 to classes - 1: of others a CPU raises an IndexError or a RuntimeError,
+    and on CUDA, which cannot, the loss is not a number. Else as `torch.nn.functional.cross_entropy`, whose reduction
+    over many targets runs in a single block of a CUDA device, and which copies logits that are not contiguous.
     """
     if logits.shape[:-1] != target.shape:
         raise ValueError(f"target must have shape {tuple(logits.shape[:-1])}, got {tuple(target.shape)}")

@@ -95,6 +95,8 @@ def dilated_conv(
     """
     _check.floating("x", x, (None, None, None), "(batch, time, channels)")
     _check.floating("weight", weight, (x.shape[2], None), "(channels, taps)")
+    if not weight.shape[1]:
+        raise ValueError(f"weight must have at least one tap a channel, got shape {tuple(weight.shape)}")
     if not (isinstance(dilation, int) and dilation >= 1):
         raise ValueError(f"dilation must be a whole number of at least 1, got {dilation!r}")
     return _filter(x, weight, dilation, history, reset, lengths, skip, backend)
