@@ -8,6 +8,7 @@ import math
 import os
 import re
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -258,3 +259,19 @@ def test_a_recipe_without_a_name_is_refused(tmp_path):
     (tmp_path / "...toml").write_text("")
     with pytest.raises(ValueError, match=r"must have a name before \.toml"):
         load_recipe(str(tmp_path / "...toml"))
+
+
+def test_a_test_set_that_cannot_be_read_is_refused_before_the_first_step(tmp_path, monkeypatch):
+    images, labels = np.zeros((20, 32, 32), np.uint8), np.arange(20) % 10
+    np.savez(tmp_path / "cifar10_gray.npz", train_images=images, train_labels=labels)
+    monkeypatch.setenv("MGRADE_DATA", str(tmp_path))
+    with pytest.raises(ValueError, match=r"cifar10_gray\.npz has no array 'test_images'"):
+        launch(load_recipe("image/mgrade", ["train.batch=4"]), root=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_tensorboard_is_refused_early_where_it_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="--tensorboard needs the package tensorboard: pip install tensorboard"):
+        launch(small(), seeds=[0], root=tmp_path, tensorboard=True)
+    assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,6 @@ import textwrap
 import weakref
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -366,22 +365,6 @@ def test_sigma_narrows_to_the_models_own(tmp_path):
     assert seen[-1] == run.model.layers[0].conv.sigma == run.recipe.model.sigma
     assert run.best.step >= 20
     run.close()
-
-
-def test_a_test_set_that_cannot_be_read_is_refused_before_the_first_step(tmp_path, monkeypatch):
-    images, labels = np.zeros((20, 32, 32), np.uint8), np.arange(20) % 10
-    np.savez(tmp_path / "cifar10_gray.npz", train_images=images, train_labels=labels)
-    monkeypatch.setenv("MGRADE_DATA", str(tmp_path))
-    with pytest.raises(ValueError, match=r"cifar10_gray\.npz has no array 'test_images'"):
-        launch(load_recipe("image/mgrade", ["train.batch=4"]), root=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_tensorboard_is_refused_early_where_it_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="--tensorboard needs the package tensorboard: pip install tensorboard"):
-        launch(small(), seeds=[0], root=tmp_path, tensorboard=True)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_tensorboard_would_show_is_handed_to_it(tmp_path, monkeypatch):

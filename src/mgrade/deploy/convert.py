@@ -46,8 +46,8 @@ def from_model(model: Model, *, snap: bool = False) -> Program:
 def _check_own(model: Model) -> None:
     """Refuses a model that computes something else than its configuration says."""
     for name, part in model.named_modules():
-        whole = part is model or type(part) in (nn.ModuleList, Block, Readout)
-        if altered(part, *((type(part),) if whole else ())):
+        holds_others = part is model or type(part) in (nn.ModuleList, Block, Readout)
+        if altered(part, *((type(part),) if holds_others else ())):
             raise ValueError(
                 f"{name or 'model'} must be as its configuration says to become a program, got a {type(part).__name__}"
                 " that has a hook, no bias or a forward of its own: merge adapters and remove hooks first"

@@ -40,6 +40,7 @@ from mgrade.train.schedule import factors, looks, sigma_stages
 from mgrade.train.step import TrainingStep
 
 # What a checkpoint tells beside its tensors.
+# (The data were a text in earlier versions.)
 _FACTS = {"recipe": dict, "seed": int, "seconds": (int, float), "points": list, "data": (dict, str), "commits": list}
 # Several processes check, save and ask one another whether to stop every so many steps.
 _AGREE_EVERY = 10
