@@ -1,4 +1,4 @@
-"""`mgrade export`: what it writes and prints, and how it refuses."""
+"""`mgrade export` and `mgrade stages`: what they write and print, and how they refuse."""
 
 import json
 

@@ -55,7 +55,7 @@ def program_of(
 ) -> Program:
     """The program of a model; int8 finds its ranges on `sequences`.
 
-    apart: outputs are values, see `quantise`. smallest: of all its forms the one of fewest bytes, whatever a step costs.
+    apart: outputs are values, see `quantise`. smallest: the form of fewest bytes, whatever a step costs.
     """
     plain = from_model(model, snap=choices.snap)
     # with short and narrow delay lines; with short ones; as it is
