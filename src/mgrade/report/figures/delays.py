@@ -26,10 +26,11 @@ Layer = Mapping[str, Sequence[Sequence[float]]]
 def with_delays(known: Known) -> list[Run]:
     """The first seed of every mGRADE whose result holds delays, the largest first.
 
-    A variant counts where its recipe itself has none.
+    A variant counts where its recipe itself has none, or where its delays started elsewhere.
     """
     found = {name: of[0] for name, of in known.items() if "/mgrade" in name and of and _taps(of[0])}
-    runs = [run for name, run in found.items() if "@" not in name or name.partition("@")[0] not in found]
+    starts = {name: run.recipe.get("model", {}).get("position_init") for name, run in found.items()}
+    runs = [run for name, run in found.items() if "@" not in name or starts[name] != starts.get(name.split("@")[0])]
     return sorted(runs, key=lambda run: (-_taps(run), run.name))
 
 
