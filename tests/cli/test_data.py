@@ -50,6 +50,13 @@ def test_an_empty_folder_lacks_everything_and_says_how_to_get_it(tmp_path, capsy
     assert rows["vowels"]["missing"] == ["JapaneseVowels_TRAIN.ts", "JapaneseVowels_TEST.ts"]
 
 
+def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path, capsys):
+    for folder, said in ((tmp_path, ""), (tmp_path / "nope", ", which is not there")):
+        call("list", "--data", folder)
+        first, _ = capsys.readouterr().out.replace("\n", " ").split("name", 1)
+        assert first.strip().endswith(f"{folder.name}{said}")
+
+
 def test_commands_that_are_shown_are_quoted_for_a_shell(tmp_path, capsys, monkeypatch):
     folder = tmp_path / "my data; $HOME"
     monkeypatch.setenv("MGRADE_DATA", str(folder))

@@ -7,6 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +36,7 @@ from mgrade.deploy.about import About
 from mgrade.deploy.c.printer import TAKEN, check_name
 from mgrade.deploy.export import TARGETS, _every_file, check_folder
 from mgrade.deploy.source import as_name
+from mgrade.deploy.storage import program_bytes
 from mgrade.footprint import CHIPS
 from mgrade.tasks.highfreq import HighFrequency
 from mgrade.tasks.lorenz import Lorenz
@@ -171,6 +175,27 @@ def test_an_export_that_cannot_be_written_leaves_the_earlier_one(tmp_path, monke
     monkeypatch.undo()
     write_export(program_of(seed=2), "other", "c", folder)
     assert not (folder / "model.c").exists()
+
+
+def test_exports_to_one_folder_come_one_after_the_other(tmp_path, monkeypatch):
+    move, moving = os.replace, []
+
+    def slowly(path, to):
+        if Path(to).parent == tmp_path / "x":
+            moving.append(threading.get_ident())
+            time.sleep(0.01)
+        move(path, to)
+
+    monkeypatch.setattr("os.replace", slowly)
+    programs = [program_of(seed=seed) for seed in range(3)]
+    names = ["one", "two", "three"]
+    work = [(program, name, "c", tmp_path / "x") for program, name in zip(programs, names, strict=True)]
+    with ThreadPoolExecutor(3, initializer=threading.Barrier(3).wait) as pool:
+        list(pool.map(lambda given: write_export(*given), work))
+    assert len(list(itertools.groupby(moving))) == len({*moving})
+    description, program = read_export(tmp_path / "x")
+    assert program_bytes(program) == program_bytes(programs[names.index(description["name"])])
+    assert {path.name for path in (tmp_path / "x").iterdir()} == {*description["files"], "export.json"}
 
 
 def test_moves_that_are_interrupted_leave_no_export(tmp_path, monkeypatch):

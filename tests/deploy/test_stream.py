@@ -31,6 +31,9 @@ def test_lines_become_samples():
     assert parse("a\n3\n0\n", 4, tokens=True) == [3, 0]
     assert parse("") == []
     assert parse("1;2\n3;4\n") == parse("a\tb\n1\t2\n3\t4\n") == [[1, 2], [3, 4]]
+    assert parse("sep=;\r\n1;2\n3;4\n") == parse('\ufeff"SEP=|"\n\na|b\n1|2\n3|4\n') == [[1, 2], [3, 4]]
+    with pytest.raises(ValueError, match="here, line 2: must be numbers, or names of 2 columns, got 'sep='"):
+        parse("sep=;\nsep=\n3;4\n")
 
 
 def test_names_say_which_columns_are_read():

@@ -124,8 +124,15 @@ def test_clone_pipeline_grid_search_and_pickle(fitted):
     assert copy.get_params() == fitted.get_params()
     assert not hasattr(copy, "model_")
     X, y = waves(12, least=20, most=20)
-    search = GridSearchCV(small(epochs=1), {"dim": [4, np.int64(8)]}, cv=2).fit(X, y)
+    tried = {
+        "dim": [4, np.int64(8)],
+        "rate": [np.float32(0.01)],
+        "dropout": np.float32([0.25]),
+        "validation": [np.float32(0)],
+    }
+    search = GridSearchCV(small(epochs=1), tried, cv=2).fit(X, y)
     assert search.best_estimator_.config_.dim in (4, 8)
+    assert search.best_estimator_.config_.to_dict()["dropout"] == 0.25
     table = np.stack(X)[:, 0]
     assert make_pipeline(StandardScaler(), small(epochs=1)).fit(table, y).predict(table).shape == (12,)
     again = pickle.loads(pickle.dumps(fitted))

@@ -39,6 +39,14 @@ def test_other_separators_and_blanks_are_read(csv, separator):
     assert (found.labels.tolist(), found.names.tolist()) == (["up", "down"], ["a", "b"])
 
 
+@pytest.mark.parametrize("before", ["sep=;\n", "\ufeffsep=;\r\n", '"sep=;"\n\n', "\nSep=;\n"])
+def test_the_separator_may_be_told_first(csv, before):
+    found = read_csv(csv(before + "label;x,y;z\nup;1;2\n"))
+    assert found.channels == ("x,y", "z")
+    with pytest.raises(ValueError, match=f"line {2 + before.count(chr(10))}, column 'z' must be a number, got 'a'"):
+        read_csv(csv(before + "label;x,y;z\nup;1;a\n"))
+
+
 def test_a_comma_goes_before_other_separators(csv):
     found = read_csv(csv("label,x;y\nup,1\n"))
     assert found.channels == ("x;y",)

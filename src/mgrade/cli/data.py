@@ -52,7 +52,7 @@ def show(
         how = making_way(row.get("in_the_way", ())) + (row["command"] or "")
         table.add_row(row["name"], state, row["title"], ", ".join(row["there"]), how)
     screen = console()
-    screen.print(f"data folder: {folder}")
+    screen.print(f"data folder: {folder}{'' if folder.is_dir() else ', which is not there'}")
     screen.print(table)
 
 

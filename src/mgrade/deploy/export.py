@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mgrade._files import read_description, replace
+from mgrade._files import alone_in, make_folder, read_description, replace
 from mgrade.deploy import chip as chips
 from mgrade.deploy import wasm
 from mgrade.deploy.about import FILE as ABOUT
@@ -71,7 +71,10 @@ def write_export(program: Program, name: str, to: str, folder: Path, known: Abou
     }
     files[PROGRAM] = program_bytes(program)
     try:
-        _write(folder, files, description)
+        make_folder(folder)
+        with alone_in(folder):
+            check_folder(folder, name, to)  # another export may have come before
+            _write(folder, files, description)
     except OSError as error:
         raise ValueError(f"{folder}: cannot be written: {error.strerror}") from None
     return description
@@ -84,7 +87,6 @@ def _write(folder: Path, files: dict[str, bytes], description: dict[str, Any]) -
     moves that were interrupted is none.
     """
     earlier = _files_of(folder) or set()
-    folder.mkdir(parents=True, exist_ok=True)
     staged = folder / f".export.{os.getpid()}.tmp"
     try:
         for path, content in (files | {DESCRIPTION: (json.dumps(description, indent=2) + "\n").encode()}).items():

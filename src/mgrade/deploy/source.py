@@ -228,15 +228,17 @@ def _rows(
     lines: Iterable[str], channels: tuple[str, ...], widths: tuple[int, int], where: str
 ) -> Iterator[tuple[list[str], str]]:
     """The fields of every line, and where it is; `widths`: columns of a sample, and of a step."""
-    separator, chosen, columns = "", None, 0
+    separator, chosen, columns, begins = "", None, 0, True
     try:
         for number, line in enumerate(lines, 1):
             if not line.strip("\ufeff\r\n \t"):
                 continue
-            first = not separator
+            if begins and not separator and (separator := told_separator(line)):
+                continue
             separator = separator or separator_of(line, channels)
             fields = [field.strip() for field in next(csv.reader([line.lstrip("\ufeff")], delimiter=separator))]
             names = [field[:LONGEST] for field in fields]  # as `known` has them
+            first, begins = begins, False
             if first and (_are_named(channels, names) or all(_number(field) is None for field in fields)):
                 chosen, columns = _places(names, channels, f"{where}, line {number}"), len(fields)
                 if chosen is None and len(fields) not in widths:
@@ -259,6 +261,12 @@ def _rows(
 def _are_named(channels: tuple[str, ...], fields: list[str]) -> bool:
     """Whether a line has the names of all channels, which may look like numbers."""
     return bool(channels) and set(channels) <= set(fields)
+
+
+def told_separator(line: str) -> str:
+    """What a line like `sep=;` says, which Excel writes before all others; nothing if it is no such line."""
+    told = re.fullmatch(r'"?sep=(.)"?', line.strip("\ufeff\r\n "), re.IGNORECASE)
+    return told[1] if told else ""
 
 
 def separator_of(line: str, names: Iterable[str] = ()) -> str:

@@ -205,9 +205,9 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
             whole(name, getattr(self, name))
         series.check_layout(self.layout)
         programs.check_precision(self.precision)
-        if not (isinstance(self.rate, (int, float)) and 0 < self.rate < math.inf):
+        if not (isinstance(self.rate, (int, float, np.floating)) and 0 < self.rate < math.inf):
             raise ValueError(f"rate must be a finite number above 0, got {self.rate!r}")
-        if not (isinstance(self.validation, (int, float)) and 0 <= self.validation < 1):
+        if not (isinstance(self.validation, (int, float, np.floating)) and 0 <= self.validation < 1):
             raise ValueError(f"validation must be at least 0 and below 1, got {self.validation!r}")
         if not isinstance(self.verbose, (int, np.integer)) or self.verbose < 0:
             raise ValueError(f"verbose must be a whole number of at least 0, got {self.verbose!r}")
@@ -223,7 +223,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
             depth=whole("depth", self.depth),
             taps=min(whole("taps", self.taps), int(delay)),
             max_delay=int(delay),
-            dropout=self.dropout,
+            dropout=float(self.dropout) if isinstance(self.dropout, (float, np.floating)) else self.dropout,
             **fields,
         )
         return config if self.budget is None else programs.within(config, self.budget, self.precision)

@@ -17,7 +17,7 @@ from typing import NamedTuple, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from mgrade.deploy.source import separator_of
+from mgrade.deploy.source import separator_of, told_separator
 from mgrade.estimator.series import LARGEST
 
 # Columns that a message names, and characters that it shows of a name or a field.
@@ -130,10 +130,10 @@ def _lines(path: str | Path, file: TextIO, names: list[str]) -> Iterator[tuple[s
     may go on in the lines that follow. `names`: columns that there should be."""
     above, number = 0, 1
     try:
-        first = file.readline()
-        while first and not first.strip():
+        first, separator = file.readline(), ""
+        while first and (not first.strip() or (not separator and (separator := told_separator(first)))):
             first, above = file.readline(), above + 1
-        reader = csv.reader(itertools.chain([first], file), delimiter=separator_of(first, names))
+        reader = csv.reader(itertools.chain([first], file), delimiter=separator or separator_of(first, names))
         number += above
         for fields in reader:
             last = above + reader.line_num
