@@ -209,6 +209,19 @@ def test_a_mean_over_very_many_steps(precision, steps, means):
     assert interpreter.state[0]["steps"] == state()["steps"] == counted
 
 
+@pytest.mark.parametrize("kind", ["mean", "sum"])
+def test_totals_of_very_many_steps_still_grow(kind):
+    """By what single precision has no room for beside them."""
+    steps, mean = 10**7, np.array([3.3, -0.3])
+    _, compiled, interpreter, state = pooled(kind, "float32", steps * mean, *[steps] * (kind == "mean"))
+    x = np.tile(mean, (4000, 1)).astype(np.float32)
+    expected = mean if kind == "mean" else (steps + 4000) * mean
+    for last in (interpreter.run(x[None])[0, -1], compiled.run(x)[-1]):
+        assert_close(last, expected, 1e-6)
+    np.testing.assert_array_equal(state()["total"], interpreter.state[0]["total"][0])
+    assert_close(state()["total"], (steps + 4000) * mean, 1e-9)
+
+
 def test_a_sum_is_held_at_the_end_of_its_bits():
     top = (1 << 31) - 1
     _, compiled, interpreter, state = pooled("sum", "int16", np.array([top - 40_000, 40_000 - top]))

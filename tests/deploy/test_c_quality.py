@@ -49,8 +49,9 @@ every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_no_compiler_has_anything_to_say(tmp_path, cc, make):
     program = make()
     write_c(tmp_path, program, test=inputs_for(program, 1, 5)[0])
-    done = run(tmp_path, cc, *C99, "-Wshadow", "-Wstrict-prototypes", "-Wvla", "-O2", "model.c", "main.c", "-o", "main")
-    assert not done.stderr
+    more = ("-Wshadow", "-Wstrict-prototypes", "-Wvla", "-Wsign-conversion", "-Wfloat-equal", "-Wdouble-promotion")
+    for machine in ((), ("-march=native",)):
+        assert not run(tmp_path, cc, *C99, *more, *machine, "-O2", "model.c", "main.c", "-o", "main").stderr
 
 
 @pytest.mark.parametrize("dim", [65, 100])
@@ -189,6 +190,29 @@ def test_machines_of_the_other_byte_order_take_plain_c(tmp_path):
         line = (gcc, "-mcpu=cortex-r5", order, "-std=c99", "-dM", "-E", "model.c")
         seen = subprocess.run(line, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
         assert ("#define MG_DSP " in seen) == paired
+
+
+@pytest.mark.parametrize("cpu", ["arm926ej-s", "xscale", "cortex-m4", "cortex-m0"])
+def test_chips_and_compilers_without_an_instruction_take_plain_c(tmp_path, cpu):
+    """ARMv5 has the sums of ARMv7E-M, but not its pairs; GCC below 10 names neither."""
+    if (gcc := shutil.which("arm-none-eabi-gcc")) is None:
+        pytest.skip("arm-none-eabi-gcc is not installed")
+    write_c(tmp_path, KINDS["int16"]())
+    older = ("-U__GNUC__", "-D__GNUC__=9")
+    for flags, paired in (((), cpu == "cortex-m4"), (older, False)):
+        run(tmp_path, gcc, f"-mcpu={cpu}", *flags, *C99, "-O2", "-c", "model.c")
+        seen = run(tmp_path, gcc, f"-mcpu={cpu}", *flags, "-std=c99", "-dM", "-E", "model.c").stdout
+        assert (b"#define MG_DSP " in seen) == paired
+
+
+@every_kind
+def test_an_old_compiler_makes_the_same_without_vectors(tmp_path, make):
+    program = make()
+    write_c(tmp_path, program, test=inputs_for(program, 1, 5)[0])
+    older = ("-U__GNUC__", "-D__GNUC__=8", "-std=c99")
+    assert b"#define MG_LANES" not in run(tmp_path, "gcc", *older, "-dM", "-E", "model.c").stdout
+    run(tmp_path, "gcc", *older, "-O2", "model.c", "main.c", "-o", "main")
+    run(tmp_path, "./main")
 
 
 def test_weights_are_printed_to_the_last_bit():

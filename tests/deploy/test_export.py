@@ -90,7 +90,7 @@ def test_an_arduino_library_has_its_layout_and_compiles(tmp_path, program):
     properties = dict(line.split("=", 1) for line in (folder / "library.properties").read_text().splitlines())
     required = {"name", "version", "author", "maintainer", "sentence", "paragraph", "category", "url", "architectures"}
     assert required <= properties.keys()
-    assert properties["includes"] == "my_sensor.h"
+    assert (properties["name"], properties["includes"]) == ("My_sensor", "my_sensor.h")
     assert re.fullmatch(r"\d+\.\d+\.\d+", properties["version"])
     runtime = {"mgrade_integer.h", "mgrade_lanes.h", "mgrade_dots.h"} if program.integer else {"mgrade_float.h"}
     assert {path.name for path in (folder / "src").iterdir()} == {"my_sensor.h", "my_sensor.c", *runtime}
@@ -138,11 +138,12 @@ def test_an_export_leaves_nothing_of_an_earlier_one(tmp_path):
     folder = tmp_path / "x"
     write_export(program_of(), "first", "arduino", folder, About(title="Gestures"))
     (folder / "mine.txt").write_text("kept")
-    write_export(program_of(), "second", "c", folder)
+    assert write_export(program_of(), "second", "c", folder)["replaced"] == "first, arduino"
     left = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     made = {"main.c", "mgrade_float.h", "program.safetensors", "second.c", "second.h", "second_test.h"}
     assert left == {"export.json", "mine.txt", *made}
     assert set(json.loads((folder / "export.json").read_text())["files"]) == made
+    assert "replaced" not in write_export(program_of(seed=1), "second", "c", folder)
 
 
 def test_an_export_that_names_files_elsewhere_leaves_them_alone(tmp_path):

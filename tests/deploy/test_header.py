@@ -118,6 +118,8 @@ def test_a_header_rounds_real_numbers_as_the_interpreter_does(tmp_path, precisio
     )
     run(tmp_path, "gcc", "-std=c99", *WARNINGS, "-fsanitize=undefined", "show.c", "-o", "show")
     shown = [int(line) for line in run(tmp_path, "./show").stdout.split()]
+    run(tmp_path, "gcc", "-std=c99", "-O3", "-ffast-math", "show.c", "-o", "fast")
+    assert [int(line) for line in run(tmp_path, "./fast").stdout.split()] == shown
     with np.errstate(invalid="ignore"):
         expected = np.clip(np.floor(real.astype(np.float64) / unit + 0.5), -half, half - 1)
     assert shown == [*expected.astype(int).tolist(), 0]

@@ -17,7 +17,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not inst
 
 TOLERANCE = 1e-5
 PRESETS = ("mgrade", "mingru", "dcls", "tcn", "lru", "lru_dcls")
-TYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
 
 
 def make(preset, **fields):
@@ -144,7 +144,7 @@ def test_the_mean_outlasts_its_counter():
     """As the interpreter's: past 2^30 steps, the past counts half."""
     program = Program(2, False, (Op("mean", (0,)),))
     session, interpreter = Session(to_onnx(program).SerializeToString()), Interpreter(program)
-    total = np.float32([[3e9, -1e9]])
+    total = np.float64([[3e9, -1e9]])
     for steps in (MOST_STEPS - 1, MOST_STEPS):
         interpreter.state[0] = {"total": total, "steps": np.array([steps], np.float64)}
         session.state = {"state_0": total, "state_0_steps": np.array([steps])}

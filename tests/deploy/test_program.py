@@ -242,8 +242,8 @@ def test_what_a_program_remembers():
     program = Program(2, False, ops)
     assert program.state(0) == (StatePart("line", (5, 2), "float32"),)
     assert program.state(1) == program.state(2) == (StatePart("hidden", (2,), "float32"),)
-    assert program.state(3) == (StatePart("total", (2,), "float32"), StatePart("steps", (), "uint32"))
-    assert program.state_bytes == 4 * (10 + 2 + 2 + 2) + 4
+    assert program.state(3) == (StatePart("total", (2,), "float64"), StatePart("steps", (), "uint32"))
+    assert program.state_bytes == 4 * (10 + 2 + 2) + 8 * 2 + 4
     assert program.widths == (2, 2, 2, 2, 2)
     assert program.parameter_bytes == 4 * 4 + 2 * 4 + 4
     far = ops[0].with_arrays(lag=np.array([[0, 256], [2, 1]], np.uint16))

@@ -74,6 +74,8 @@ def export(
 def _show(facts: dict[str, Any], out: Path) -> None:
     table = listing()
     table.add_row("written to", str(out))
+    if "replaced" in facts:
+        table.add_row("in place of", f"{visible(facts['replaced'])}, which is gone: a folder each keeps both")
     table.add_row("activations", facts["activations"])
     table.add_row("weights", f"{facts['parameter_bytes']:,} bytes")
     table.add_row("state of a stream", f"{facts['state_bytes']:,} bytes")
@@ -83,7 +85,9 @@ def _show(facts: dict[str, Any], out: Path) -> None:
         table.add_row(f"on {found['chip']}", "every output equal" if found["equal"] else "OUTPUTS DIFFER")
         table.add_row("flash", f"{found['flash_bytes']:,} bytes")
         table.add_row("RAM", f"{found['ram_bytes']:,} bytes, {found['stack_bytes']:,} of them stack")
-        table.add_row("instructions a step", f"{found['instructions']:,}")
+        least = found["instructions_least"]
+        at_least = "" if least == found["instructions"] else f", at least {least:,}"
+        table.add_row("instructions a step", f"at most {found['instructions']:,}{at_least}")
     console().print(table)
 
 

@@ -53,7 +53,7 @@ READINGS = """  static float reading[{upper}_INPUTS];  // wait for your sensor, 
 def arduino_files(program: Program, name: str, known: About | None = None) -> dict[str, str]:
     """The files of the library, by path; what is `known` of inputs and outputs goes into its sketch."""
     known = known or About()
-    library = name.capitalize().replace("_", "")
+    library = name.capitalize()
     sentence = f"{name}: a streaming sequence model, one sample at a time in constant memory"
     properties = {
         "name": library,

@@ -49,7 +49,10 @@ def check_target(to: str, chip: str | None = None) -> None:
 
 
 def write_export(program: Program, name: str, to: str, folder: Path, known: About | None = None) -> dict[str, Any]:
-    """Writes the files of an export to `folder`, and what is `known` about its classes and inputs; what it is."""
+    """Writes the files of an export to `folder`, and what is `known` about its classes and inputs; what it is.
+
+    It takes the place of an earlier one there; where that was another, `replaced` says which.
+    """
     check_target(to)
     check_folder(folder, check_name(name), to)
     files = _printed(program, name, to, known)
@@ -74,10 +77,12 @@ def write_export(program: Program, name: str, to: str, folder: Path, known: Abou
         make_folder(folder)
         with alone_in(folder):
             check_folder(folder, name, to)  # another export may have come before
+            earlier = _earlier(folder) or {}
             _write(folder, files, description)
     except OSError as error:
         raise ValueError(f"{folder}: cannot be written: {error.strerror}") from None
-    return description
+    what = earlier.get("name", name), earlier.get("to", to)
+    return description if what == (name, to) else {**description, "replaced": "{}, {}".format(*what)}
 
 
 def _write(folder: Path, files: dict[str, bytes], description: dict[str, Any]) -> None:
@@ -112,14 +117,20 @@ def _remove(folder: Path, path: str) -> None:
 
 def _files_of(folder: Path) -> set[str] | None:
     """The files that the export in a folder is made of, of whatever version; None where there is no export."""
+    found = _earlier(folder)
+    if found is None:
+        return None
+    named = found.get("files")
+    return {path for path in named if isinstance(path, str) and _inside(path)} if isinstance(named, list) else set()
+
+
+def _earlier(folder: Path) -> dict[str, Any] | None:
+    """What describes the export in a folder, of whatever version; None where there is no export."""
     try:
         found = json.loads((folder / DESCRIPTION).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        return None
-    named = found.get("files")
-    return {path for path in named if isinstance(path, str) and _inside(path)} if isinstance(named, list) else set()
+    return found if isinstance(found, dict) and found.get("format") == FORMAT else None
 
 
 def _inside(path: str) -> bool:

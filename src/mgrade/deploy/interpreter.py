@@ -199,21 +199,21 @@ class Interpreter:
     def _mean(self, op: Op, state: dict[str, Values], value: int, x: Values) -> Values:
         total, steps = state["total"], state["steps"]
         if steps.max(initial=0) >= MOST_STEPS:
-            total, steps = total >> 1 if self.program.integer else total / np.float32(2), steps // 2
+            total, steps = total >> 1 if self.program.integer else total / 2, steps // 2
         state["total"], state["steps"] = total + x, steps + 1
         count = int(state["steps"].max(initial=1))
         if self.program.integer:
             return arithmetic.divide(state["total"], count)
-        return state["total"] / np.float32(count)
+        return state["total"].astype(np.float32) / np.float32(count)
 
     def _sum(self, op: Op, state: dict[str, Values], value: int, x: Values) -> Values:
         total = state["total"] + x
         state["total"] = arithmetic.bound(total) if self.program.integer else total
-        return state["total"].copy()
+        return state["total"].astype(self._wide)
 
 
 def _wide(part: StatePart) -> Any:
-    return np.float32 if part.dtype == "float32" else np.int64
+    return np.dtype(part.dtype) if part.dtype.startswith("float") else np.int64
 
 
 def _sigmoid(x: Values) -> Values:

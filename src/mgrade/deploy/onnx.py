@@ -225,18 +225,23 @@ class _Graph:
     def _mean(self, op: Op, index: int, x: str) -> str:
         """Past MOST_STEPS, the past at half its weight: the counter must not run over."""
         width, whole, part = self.program.widths[index + 1], np.int64, "_steps"
-        total, steps = self._state(index, 1, width), self._state(index, 1, dtype=whole, part=part)
+        total, steps = self._state(index, 1, width, dtype=np.float64), self._state(index, 1, dtype=whole, part=part)
         many = self._node("GreaterOrEqual", steps, self._constant([MOST_STEPS], whole))
-        share = self._node("Where", many, self._constant([0.5]), self._constant([1.0]))
+        share = self._node("Where", many, self._constant([0.5], np.float64), self._constant([1.0], np.float64))
         parts = self._node("Where", many, self._constant([2], whole), self._constant([1], whole))
-        total = self._node("Add", self._node("Mul", total, share), x, name=self._next(index, 1, width))
+        total = self._added(self._node("Mul", total, share), index, x)
         count = self._next(index, 1, dtype=whole, part=part)
         steps = self._node("Add", self._node("Div", steps, parts), self._constant([1], whole), name=count)
         return self._node("Div", total, self._node("Cast", steps, to=_type(np.float32)))
 
     def _sum(self, op: Op, index: int, x: str) -> str:
-        width = self.program.widths[index + 1]
-        return self._node("Add", self._state(index, 1, width), x, name=self._next(index, 1, width))
+        return self._added(self._state(index, 1, self.program.widths[index + 1], dtype=np.float64), index, x)
+
+    def _added(self, total: str, index: int, x: str) -> str:
+        """A total of double precision after x is added to it, in single precision."""
+        after = self._next(index, 1, self.program.widths[index + 1], dtype=np.float64)
+        total = self._node("Add", total, self._node("Cast", x, to=_type(np.float64)), name=after)
+        return self._node("Cast", total, to=_type(np.float32))
 
 
 def _type(dtype: Any) -> int:

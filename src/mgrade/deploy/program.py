@@ -177,9 +177,12 @@ class Program:
         if op.kind == "rotate":
             return (StatePart("hidden", (width,), "int32" if self.integer else kept),)
         if op.kind == "mean":
-            return (StatePart("total", (width,), "int64" if self.integer else kept), StatePart("steps", (), "uint32"))
+            return (
+                StatePart("total", (width,), "int64" if self.integer else "float64"),
+                StatePart("steps", (), "uint32"),
+            )
         if op.kind == "sum":
-            return (StatePart("total", (width,), "int32" if self.integer else kept),)
+            return (StatePart("total", (width,), "int32" if self.integer else "float64"),)
         return ()
 
     @property

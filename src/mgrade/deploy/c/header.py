@@ -19,7 +19,10 @@ POOLED = """
 READ = """
 /* A scaled number as an input: rounded half up, and held at the ends of what an input can be. */
 static inline {name}_input {name}_whole(float scaled) {{
-    if (!(scaled > {low}.0f)) return (scaled == scaled) ? {low} : 0; /* what is not a number is nothing */
+    uint32_t bits;
+    memcpy(&bits, &scaled, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0; /* what is not a number is nothing, with -ffast-math too */
+    if (scaled <= {low}.0f) return {low};
     if (scaled >= {high}.0f) return {high};
     const int32_t down = (int32_t)scaled;
     const float rest = scaled - (float)down;

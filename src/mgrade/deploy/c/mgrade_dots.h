@@ -21,7 +21,8 @@
 #include <arm_acle.h>
 #include <arm_mve.h>
 #define MG_HELIUM 1
-#elif defined(__ARM_FEATURE_DSP) && !defined(MGRADE_PLAIN)
+#elif defined(__ARM_FEATURE_DSP) && defined(__ARM_FEATURE_SIMD32) && (defined(__clang__) || __GNUC__ >= 10) && \
+    !defined(MGRADE_PLAIN) /* older GCC names none of these instructions */
 #include <arm_acle.h>
 #define MG_DSP 1
 #elif defined(__wasm_simd128__) && !defined(MGRADE_PLAIN)

@@ -1,7 +1,8 @@
 /* mgrade: the operations of a float32 program, one step at a time. C99; needs memcpy and memset, nothing else.
  *
- * Every loop runs a fixed number of times and no branch looks at the data: a step always takes as long. Neighbouring
- * outputs of a matrix are neighbours in memory, so that the compiler makes vectors of them. */
+ * Every loop runs a fixed number of times, whatever the data: only where a compiler makes a branch of a bound, a step
+ * takes a little longer or shorter. Neighbouring outputs of a matrix are neighbours in memory, so that the compiler makes
+ * vectors of them. */
 #ifndef MGRADE_FLOAT_H
 #define MGRADE_FLOAT_H
 
@@ -23,11 +24,13 @@
 
 /* Values that one instruction takes at once, and what is summed side by side in registers: MG_EACH names the vectors
  * one by one, because compilers keep those of an array in memory. */
-#if defined(__GNUC__) && defined(__AVX512F__)
+#if !defined(__clang__) && (!defined(__GNUC__) || __GNUC__ < 9)
+/* no vectors that this needs */
+#elif defined(__AVX512F__)
 #define MG_LANES 16
 #define MG_VECTORS 4
 #define MG_EACH(DO) DO(0) DO(1) DO(2) DO(3)
-#elif defined(__GNUC__) && (defined(__AVX__) || defined(__SSE2__) || defined(__aarch64__) || defined(__wasm_simd128__))
+#elif (defined(__AVX__) || defined(__SSE2__) || defined(__aarch64__) || defined(__wasm_simd128__))
 #if defined(__AVX__)
 #define MG_LANES 8
 #else
@@ -356,21 +359,25 @@ MG_HOT static void mg_rotate(float *hidden, const float *drive, const float *dec
 
 /* Readouts -------------------------------------------------------------------------------------------------------- */
 
-MG_HOT static void mg_mean(float *y, float *total, uint32_t *steps, const float *x, int n) {
+/* Totals are of double precision: one of single precision stops growing after some millions of steps. */
+MG_HOT static void mg_mean(float *y, double *total, uint32_t *steps, const float *x, int n) {
     if (*steps >= 1u << 30) { /* the past at half its weight: the counter must not run over */
-        for (int i = 0; i < n; i++) total[i] *= 0.5f;
+        for (int i = 0; i < n; i++) total[i] *= 0.5;
         *steps /= 2u;
     }
     *steps += 1u;
     const float count = (float)*steps;
     for (int i = 0; i < n; i++) {
-        total[i] += x[i];
-        y[i] = total[i] / count;
+        total[i] += (double)x[i];
+        y[i] = (float)total[i] / count;
     }
 }
 
-MG_HOT static void mg_sum(float *y, float *total, const float *x, int n) {
-    for (int i = 0; i < n; i++) y[i] = total[i] += x[i];
+MG_HOT static void mg_sum(float *y, double *total, const float *x, int n) {
+    for (int i = 0; i < n; i++) {
+        total[i] += (double)x[i];
+        y[i] = (float)total[i];
+    }
 }
 
 #endif

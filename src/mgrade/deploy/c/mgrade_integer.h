@@ -1,7 +1,8 @@
 /* mgrade: the operations of an integer program, one step at a time: int8 weights, MG_BITS-bit activations.
  * C99; needs memcpy and memset, nothing else. Every machine gives the same bits.
  *
- * Every loop runs a fixed number of times and no branch looks at the data: a step always takes as long. */
+ * Every loop runs a fixed number of times, whatever the data: only where a compiler makes a branch of a bound, a step
+ * takes a little longer or shorter. */
 #ifndef MGRADE_INTEGER_H
 #define MGRADE_INTEGER_H
 

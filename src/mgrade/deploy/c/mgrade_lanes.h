@@ -41,7 +41,7 @@ MG_UNUSED static inline mg_lanes mg_gather(const int32_t *table, mg_lanes at) {
 /* x / 2^bits, rounded half up; bits of zero or less shift to the left. */
 MG_UNUSED static inline mg_lanes mg_move(mg_lanes x, int bits) { return vrshlq_n_s32(x, -bits); }
 
-#elif defined(__GNUC__) && !defined(MGRADE_PLAIN) && \
+#elif (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 9)) && !defined(MGRADE_PLAIN) && \
     (defined(__AVX2__) || defined(__SSE4_1__) || defined(__aarch64__) || defined(__wasm_simd128__))
 #if defined(__AVX2__)
 #define MG_LANES 8
@@ -83,7 +83,8 @@ MG_UNUSED static inline mg_lanes mg_gather(const int32_t *table, mg_lanes at) {
 }
 
 MG_UNUSED static inline mg_lanes mg_move(mg_lanes x, int bits) {
-    return bits > 0 ? (x >> bits) + ((x >> (bits - 1)) & 1) : x * (1 << -bits);
+    const mg_lanes none = {0};
+    return bits > 0 ? (x >> bits) + ((x >> (bits - 1)) & 1) : x * (none + (1 << -bits));
 }
 #else
 #define MG_BY_LANES(...)

@@ -21,6 +21,7 @@ from mgrade.deploy.program import Op, Program
 HERE = Path(__file__).parent
 TYPES = {
     "float32": "float",
+    "float64": "double",
     "int8": "int8_t",
     "int16": "int16_t",
     "int32": "int32_t",
@@ -301,7 +302,9 @@ def _described(program: Program) -> str:
 
 def _alignment(line: str) -> int:
     kind = line.split()[0]
-    return {"int64_t": 8, "float": 4, "int32_t": 4, "uint32_t": 4, "int16_t": 2, "uint16_t": 2}.get(kind, 1)
+    return {"int64_t": 8, "double": 8, "float": 4, "int32_t": 4, "uint32_t": 4, "int16_t": 2, "uint16_t": 2}.get(
+        kind, 1
+    )
 
 
 def _size(fields: list[str]) -> int:
