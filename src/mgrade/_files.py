@@ -38,9 +38,26 @@ def check_place(path: Path) -> None:
             raise ValueError(f"{folder}: must be a folder, is a file")
 
 
-def prepare_place(path: Path) -> None:
-    """Makes the folder of a file that takes long to make, and tries whether it could be written there."""
+def check_own(path: Path, mark: bytes) -> None:
+    """Refuses to replace a file that has no `mark` near its beginning, as all have that the same command wrote."""
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(4096)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    if begin and mark not in begin:
+        raise ValueError(f"{path}: holds something else: choose another place, or move it away")
+
+
+def prepare_place(path: Path, mark: bytes = b"") -> None:
+    """Makes the folder of a file that takes long to make, and tries whether it could be written there.
+
+    What lies there must have the `mark`: see `check_own`.
+    """
     check_place(path)
+    check_own(path, mark)
     make_folder(path.parent)
     trial = path.with_name(f".{path.name}.{os.getpid()}.try")
     try:
@@ -87,6 +104,11 @@ def make_folder(folder: Path) -> None:
         raise ValueError(f"{folder}: must be a folder, is a file") from None
     except OSError as error:
         raise ValueError(f"{folder}: cannot be made: {error.strerror}") from None
+
+
+def reason(error: Exception) -> str:
+    """What is wrong with a description whose parts are not as expected."""
+    return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def read_description(path: Path, form: str, version: int, hint: str = "") -> dict[str, Any]:

@@ -101,6 +101,11 @@ def test_the_stages_of_an_export_are_printed_and_written(capsys, run, tmp_path):
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     assert all(stage["figures"]["accuracy"] >= 0 for stage in json.loads(shown)["stages"])
     assert refused(capsys, "stages", run, "--out", tmp_path) == f"{tmp_path}: must be a file, is a folder"
+    before, theirs = (run / "recipe.json").read_bytes(), run / "recipe.json"
+    said = refused(capsys, "stages", run, "--out", theirs)
+    assert said == f"{theirs}: holds something else: choose another place, or move it away"
+    assert theirs.read_bytes() == before
+    assert call(capsys, "stages", run, "--examples", 8, "--out", file)[0] == 0
 
 
 def test_a_name_is_given_or_made_of_the_folder(capsys, model, tmp_path):
@@ -214,8 +219,11 @@ def test_what_goes_wrong_on_the_chip_is_one_line(capsys, model, tmp_path, monkey
 
 def test_outputs_that_differ_on_the_chip_are_said_with_status_1(capsys, model, tmp_path, monkeypatch):
     found = {"chip": "cortex-m4", "equal": False, "error": 0.25, "flash_bytes": 1, "ram_bytes": 1, "stack_bytes": 1}
-    monkeypatch.setattr("mgrade.deploy.verify", lambda folder, name: {**found, "instructions": 1})
+    monkeypatch.setattr(
+        "mgrade.deploy.verify", lambda folder, name: {**found, "instructions": 9, "instructions_least": 8}
+    )
     monkeypatch.setattr(chip, "available", lambda name: None)
     status, out, err = call(capsys, "export", model, "--out", tmp_path / "x", "--verify", "cortex-m4")
     assert (status, err) == (1, "mgrade: cortex-m4 and the interpreter differ by 0.25\n")
     assert "OUTPUTS DIFFER" in out
+    assert "at most 9, at least 8" in out

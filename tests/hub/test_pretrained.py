@@ -191,6 +191,8 @@ def test_a_hubs_model_comes_from_its_cache(model, tmp_path):
     assert same(model, Model.from_pretrained("someone/small", revision="v2", **options))
     with pytest.raises(hub.errors.LocalEntryNotFoundError):
         Model.from_pretrained("someone/small", revision="v3", **options)
+    with pytest.raises(ValueError, match=r"^small: there is no such folder, and models on a hub are user/name$"):
+        Model.from_pretrained("small", **options)
 
 
 def test_options_are_passed_on_and_only_safe_files_asked_for(model, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from helpers import PRESETS, assert_refused, small
@@ -89,6 +90,18 @@ def test_a_missing_field_is_refused_by_its_name(name):
 def test_a_config_survives_json(preset, fields):
     config = small(preset, **fields)
     assert ModelConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_numbers_of_numpy_become_pythons():
+    config = ModelConfig.tcn(
+        inputs=np.int64(3), outputs=np.int32(4), dim=np.uint8(16), dropout=np.float32(0.25), sigma=np.float64(0.5),
+        expansion=np.float32(1.5), gate_bias=np.float16(2), tokens=np.bool_(True), ring=np.float32([0, 0.5]).tolist(),
+        dilation=[np.int64(1), np.int64(2)], depth=2,
+    )  # fmt: skip
+    kinds = {type(value) for value in json.loads(json.dumps(config.to_dict())).values()}
+    assert kinds <= {int, float, bool, str, list, type(None)}
+    assert (config.dim, config.dropout, config.tokens, config.dilation) == (16, 0.25, True, (1, 2))
+    assert_refused("dim must be a whole", ModelConfig, inputs=3, outputs=4, dim=np.float32(2))
 
 
 def test_lists_as_json_and_toml_have_them_become_tuples():

@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 from helpers import PRESETS, assert_refused, model_of, random_input, small
-from mgrade import Model, load
+from mgrade import Model, ModelConfig, load
 
 
 @pytest.fixture
@@ -279,6 +279,14 @@ def test_weights_that_are_not_finite_are_refused_by_name(tmp_path, monkeypatch):
         model.save(folder)
     with pytest.raises(ValueError, match=r"\.safetensors: tensor 'layers\.0\.conv\.weight' must be finite numbers$"):
         load(tmp_path / "model")
+
+
+def test_shared_weights_are_saved_wherever_they_are_used(tmp_path):
+    model = Model(ModelConfig(inputs=3, outputs=4, dim=6, depth=2, taps=2, max_delay=4))
+    model.layers[1].mlp = model.layers[0].mlp
+    model.save(tmp_path / "shared")
+    x = torch.randn(2, 5, 3)
+    assert torch.equal(load(tmp_path / "shared")(x)[0], model(x)[0])
 
 
 def test_the_width_of_taps_is_saved_as_it_is(tmp_path):

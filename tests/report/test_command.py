@@ -47,6 +47,30 @@ def test_without_a_font_there_is_no_png_without_words(tmp_path, monkeypatch):
     assert "there is no font" in lacking
 
 
+def test_nothing_but_its_own_is_replaced(results, tmp_path, capsys):
+    page, folder = tmp_path / "page.html", tmp_path / "figures"
+    empty = tmp_path / "results"
+    empty.mkdir()
+    for text in ("<!doctype html><title>mine</title>", '{"metrics": {}}'):
+        page.write_text(text)
+        assert report("--results", empty, "--out", page) == 2
+        said = f"{page}: holds something else: choose another place, or move it away"
+        assert said in capsys.readouterr().err.replace("\n", " ")
+        assert page.read_text() == text
+    page.write_text("")  # as a shell's redirection leaves it
+    assert not report("--results", empty, "--out", page)
+    assert not report("--results", results, "--out", page, "--figures", folder)
+    drawing, *others = sorted(folder.glob("*.svg"))
+    drawing.write_text("<svg>mine</svg>")
+    for other in others:
+        other.write_bytes(other.read_bytes()[:500])
+    assert report("--results", results, "--out", page, "--figures", folder) == 2
+    assert drawing.read_text() == "<svg>mine</svg>"
+    assert {len(other.read_bytes()) for other in others} == {500}
+    drawing.unlink()
+    assert not report("--results", results, "--out", page, "--figures", folder)
+
+
 def test_what_cannot_be_written_is_said(results, tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     assert report("--results", results, "--out", tmp_path / "file" / "page.html") == 2

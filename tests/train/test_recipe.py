@@ -97,6 +97,8 @@ def test_a_path_may_have_an_at_sign(tmp_path):
         ("task.lenght=3", "task has no option 'lenght'; did you mean 'length'?"),
         ("task.length=7", "task.length must be an even number of at least 4, got 7"),
         ("modle.dim=3", "a recipe has no 'modle.dim'; did you mean 'model'?"),
+        ("paper.test_accuracy=nan", "paper.test_accuracy must be a number or text, got nan"),
+        ("paper.test_accuracy=[1]", "paper.test_accuracy must be a number or text, got [1]"),
         ("seeds=[]", "seeds must be a list of whole numbers of at least 0, got []"),
         ("seeds=[1, 1]", "seeds must differ, got [1, 1]"),
         ("model.readout=last", "model.readout must be every for this task, got 'last'"),

@@ -245,10 +245,20 @@ def test_equal_seeds_and_a_file_for_a_folder_are_refused_before_anything_is_writ
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("text", ["5", '{"recipe": {"task": [1]}}', pytest.param("[" * 100_000, id="deep")])
-def test_a_damaged_recipe_of_a_run_is_refused(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("5", "it holds no object$"),
+        ("[]", "it holds no object$"),
+        ("null", "it holds no object$"),
+        ('{"recipe": {"task": [1]}}', "experiment is missing$"),
+        ('{"experiment": 3}', "experiment must be text, got 3$"),
+        pytest.param("[" * 100_000, "", id="deep"),
+    ],
+)
+def test_a_damaged_recipe_of_a_run_is_refused(tmp_path, text, reason):
     (tmp_path / "recipe.json").write_text(text)
-    with pytest.raises(ValueError, match=r"recipe\.json: is not the recipe of a run: "):
+    with pytest.raises(ValueError, match=rf"recipe\.json: is not the recipe of a run: {reason}"):
         judge_run(tmp_path, "cpu")
 
 

@@ -142,7 +142,7 @@ def stages(
 
     use_data(data)
     if out is not None:
-        prepare_place(out)
+        prepare_place(out, b'"stages":')
     report = stage_report(run, examples=examples, with_tensors=tensors, chip=chip)
     if out is not None:
         replace(out, (json.dumps(report, indent=1) + "\n").encode())

@@ -21,10 +21,10 @@ def report(
     """Write one page of everything that has run: the paper's tables and figures beside ours."""
     from mgrade._files import make_folder, prepare_place, replace
     from mgrade.report.images import write_images
-    from mgrade.report.page import build, read
+    from mgrade.report.page import MARK, build, read
 
     found = read(results)
-    prepare_place(out)
+    prepare_place(out, MARK)
     if figures is not None:
         make_folder(figures)
     page, drawn = build(found)

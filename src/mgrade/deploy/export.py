@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mgrade._files import alone_in, make_folder, read_description, replace
+from mgrade._files import alone_in, read_description, replace
 from mgrade.deploy import chip as chips
 from mgrade.deploy import wasm
 from mgrade.deploy.about import FILE as ABOUT
@@ -74,7 +74,7 @@ def write_export(program: Program, name: str, to: str, folder: Path, known: Abou
     }
     files[PROGRAM] = program_bytes(program)
     try:
-        make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         with alone_in(folder):
             check_folder(folder, name, to)  # another export may have come before
             earlier = _earlier(folder) or {}

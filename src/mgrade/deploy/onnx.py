@@ -36,7 +36,9 @@ MOST_BYTES = 2_000_000_000  # one protobuf message
 def to_onnx(program: Program) -> onnx.ModelProto:
     """The step of a float32 program; it needs the package onnx."""
     if program.integer:
-        raise ValueError(f"ONNX export is float32: precision must be float32, got {program.precision}")
+        raise ValueError(
+            f"ONNX export is float32: precision must be float32, got int8 weights, {program.precision} values"
+        )
     try:
         import onnx  # noqa: F401
     except ImportError:

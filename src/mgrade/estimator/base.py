@@ -223,7 +223,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
             depth=whole("depth", self.depth),
             taps=min(whole("taps", self.taps), int(delay)),
             max_delay=int(delay),
-            dropout=float(self.dropout) if isinstance(self.dropout, (float, np.floating)) else self.dropout,
+            dropout=self.dropout,
             **fields,
         )
         return config if self.budget is None else programs.within(config, self.budget, self.precision)

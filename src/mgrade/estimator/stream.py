@@ -34,8 +34,11 @@ class Stream:
     @torch.no_grad()
     def _push(self, sample: npt.ArrayLike) -> Tensor:
         """sample (channels), or a number for one channel -> outputs (outputs) after the latest whole frame."""
-        x = np.atleast_1d(np.array(sample, np.float64))  # a copy: callers may use theirs again
         channels = self._model.config.inputs // self._frame
+        try:
+            x = np.atleast_1d(np.array(sample, np.float64))  # a copy: callers may use theirs again
+        except (TypeError, ValueError):
+            raise ValueError(f"sample must be {channels} finite numbers, got {sample!r:.60}") from None
         if x.shape != (channels,) or not np.isfinite(x).all():
             raise ValueError(f"sample must be {channels} finite numbers, got {np.array2string(x, threshold=8)}")
         self._waiting.append(series.within(x, "sample"))

@@ -26,6 +26,8 @@ def locate(name: str | Path, **how: Any) -> Path:
             return folder
     if Path(name).is_dir():
         raise ValueError(_not_a_model(Path(name)))
+    if "/" not in str(name):
+        raise ValueError(f"{name}: there is no such folder, and models on a hub are user/name")
     hub = _library(f"{name} is no folder here; to fetch it from a hub")
     try:
         folder = Path(hub.snapshot_download(str(name), allow_patterns=[CONFIG, WEIGHTS], **how))

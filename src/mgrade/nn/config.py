@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mgrade.ops._check import NARROWEST
 
 CHOICES = {
@@ -108,9 +110,8 @@ class ModelConfig:
     """Two documents per example (rows b and b + B of a batch of 2B) and a head that compares them."""
 
     def __post_init__(self) -> None:
-        for name in ("branch_norms", "activations", "skips", "ring", "dilation"):
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
         self._check_fields()
         self._check_widths()
 
@@ -257,6 +258,13 @@ class ModelConfig:
             if field.default is dataclasses.MISSING and field.name not in fields:
                 raise ValueError(f"model needs the field {field.name!r}")
         return cls(**fields)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, lists as tuples."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_plain, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def is_number(value: Any) -> bool:

@@ -32,11 +32,13 @@ def save(model: Model, folder: str | Path) -> None:
     """Writes `model` to `folder`, which is made if need be; one with another library's model in it is refused."""
     folder = Path(folder)
     check_folder(folder)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    whole = torch.contiguous_format
+    # copies: shared weights are written wherever they are used
+    tensors = {name: tensor.detach().cpu().clone(memory_format=whole) for name, tensor in model.state_dict().items()}
     config = _as_it_is(model)
     check_tensors(folder, config, tensors)
-    make_folder(folder)
     data = safetensors.torch.save(tensors)
+    make_folder(folder)
     digest = hashlib.sha256(data).hexdigest()
     weights = f"model-{digest[:16]}.safetensors"
     replace(folder / weights, data)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from mgrade._files import replace
-from mgrade.report.figure import Figure
+from mgrade._files import check_own, replace
+from mgrade.report.figure import FONTS, Figure
 
 SCALE = 2
 # Families to draw text with, the first that the system has.
@@ -21,6 +21,8 @@ FAMILIES = (
     "Roboto",
     "DejaVu Sans",
 )
+MARK = f'font-family="{FONTS.split(",")[0]}'.encode()
+"""Near the beginning of every SVG."""
 _PROBE = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">{}</svg>'
 _LETTERS = '<text x="2" y="15" font-size="14" font-family="sans-serif">mg</text>'
 
@@ -31,6 +33,8 @@ def write_images(figures: Sequence[Figure], folder: Path) -> str | None:
     """Writes every figure into `folder`; returns what to install where there could be no PNG."""
     folder.mkdir(parents=True, exist_ok=True)
     render, lacking = renderer()
+    for figure in figures:  # a PNG says nothing of where it comes from, but the SVG beside it does
+        check_own(folder / f"{figure.name}.svg", MARK)
     for figure in figures:
         drawing = figure.drawing()
         replace(folder / f"{figure.name}.svg", drawing.encode())

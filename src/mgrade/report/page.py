@@ -19,6 +19,10 @@ from mgrade.report.runs import all_runs, by_recipe, read_measurement
 from mgrade.report.section import Contents, Section
 from mgrade.report.sections import paper_sections
 
+TITLE = "mGRADE: what the paper reports, and what we measured"
+MARK = f"<title>{TITLE}".encode()
+"""Near the beginning of every page."""
+
 
 def read(folder: Path) -> Contents:
     """All that lies under a results folder; an empty one is an empty report."""
@@ -52,7 +56,7 @@ def _page(contents: Contents, made: Sequence[Section], facts: Sequence[Fact]) ->
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", "mGRADE: what the paper reports, and what we measured"),
+        tag("title", TITLE),
         tag("link", rel="icon", href="data:,"),
         tag("style", Markup(stylesheet() + "\n" + _file("page.css"))),
     )

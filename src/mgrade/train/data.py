@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from mgrade._files import replace
+from mgrade._files import reason, replace
 from mgrade.tasks import Batch, Drawn, Task
 
 FILE = "data.json"
@@ -42,10 +42,12 @@ def judged_set(task: Task, seed: int, device: torch.device, folder: Path | None 
         return found
     here = described(task, found)
     try:
-        there = json.loads(path.read_text("utf-8"))["test"]
+        sets = json.loads(path.read_text("utf-8"))
+        if not isinstance(sets, dict) or not isinstance(there := sets["test"], dict):
+            raise ValueError("it holds no objects")
         examples, kept = int(there["examples"]), str(there["digest"])
     except (KeyError, TypeError, ValueError, OverflowError, OSError, RecursionError) as error:
-        raise ValueError(f"{path}: is not what a run keeps of its data: {error}") from None
+        raise ValueError(f"{path}: is not what a run keeps of its data: {reason(error)}") from None
     if (examples, kept) != (here["examples"], here["digest"]):
         raise ValueError(
             f"{folder} was judged on another test set: {examples} examples, digest {kept}; here are"

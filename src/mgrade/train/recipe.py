@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mgrade.nn import ModelConfig
+from mgrade.nn.config import is_number
 from mgrade.tasks import TASKS, Drawn, Task
 from mgrade.train.options import Training, checked, nearest, plain
 
@@ -239,6 +240,9 @@ def _build(table: dict[str, Any], experiment: str, name: str) -> Recipe:
     for key in ("task", "model", "train", "paper"):
         if not isinstance(table.get(key), dict):
             raise ValueError(f"{key} must be a table of the recipe" + (", got none" if key not in table else ""))
+    for figure, value in table["paper"].items():
+        if not (isinstance(value, str) or is_number(value)):
+            raise ValueError(f"paper.{figure} must be a number or text, got {value!r}")
     seeds = table.get("seeds", [0])
     if not isinstance(seeds, list) or not seeds or not all(type(s) is int and s >= 0 for s in seeds):
         raise ValueError(f"seeds must be a list of whole numbers of at least 0, got {seeds!r}")
@@ -290,7 +294,7 @@ def _task_name(task: Task) -> str:
 def _model(fields: dict[str, Any], task: Task) -> ModelConfig:
     preset = fields.pop("preset", "mgrade")
     if preset not in PRESETS:
-        raise ValueError(f"model.preset must be one of {', '.join(PRESETS)}, got {preset!r}" + nearest(preset, PRESETS))
+        raise ValueError(f"model.preset must be one of {', '.join(PRESETS)}, got {preset!r}")
     settled = {"pair": False, **task.model_fields()}
     known = [entry.name for entry in dataclasses.fields(ModelConfig)]
     for name in fields:

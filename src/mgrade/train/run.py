@@ -19,7 +19,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from mgrade._files import lock, replace
+from mgrade._files import lock, reason, replace
 from mgrade._provenance import commit
 from mgrade.nn import DelayConv, Model
 from mgrade.tasks import derive
@@ -378,9 +378,8 @@ class Run:
             if "best" in facts:
                 self.best = best.checked(facts["best"], _under("best.", found.tensors), self.model, self.device)
         except (KeyError, RuntimeError, ValueError) as error:
-            what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(
-                f"{self.folder}: the checkpoint of step {found.step} is of another model: {what}"
+                f"{self.folder}: the checkpoint of step {found.step} is of another model: {reason(error)}"
             ) from None
         self.step, self.seconds = found.step, facts["seconds"]
         self.commits = [earlier for earlier in facts["commits"] if earlier != self.commits[-1]] + self.commits

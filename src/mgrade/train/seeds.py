@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from mgrade._files import check_place
+from mgrade._files import check_place, reason
 from mgrade.nn import Model, load
 from mgrade.tasks import data_folder
 from mgrade.train.data import judged_set
@@ -172,6 +172,8 @@ def open_run(folder: Path) -> tuple[Recipe, int, Model]:
     path = folder / "recipe.json"
     try:
         facts = json.loads(path.read_text("utf-8"))
+        if not isinstance(facts, dict):
+            raise ValueError("it holds no object")
         for field in ("experiment", "model"):
             if not isinstance(facts[field], str):
                 raise ValueError(f"{field} must be text, got {facts[field]!r:.40}")
@@ -180,7 +182,7 @@ def open_run(folder: Path) -> tuple[Recipe, int, Model]:
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}: is {folder} the folder of a run?") from None
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{path}: is not the recipe of a run: {error}") from None
+        raise ValueError(f"{path}: is not the recipe of a run: {reason(error)}") from None
     if not (folder / "model").is_dir():
         raise ValueError(f"{folder} holds no model yet: the run is not finished")
     return recipe, seed, load(folder / "model")
