@@ -30,7 +30,7 @@
 #define MG_LANES 16
 #define MG_VECTORS 4
 #define MG_EACH(DO) DO(0) DO(1) DO(2) DO(3)
-#elif (defined(__AVX__) || defined(__SSE2__) || defined(__aarch64__) || defined(__wasm_simd128__))
+#elif defined(__AVX__) || defined(__SSE2__) || defined(__aarch64__) || defined(__wasm_simd128__)
 #if defined(__AVX__)
 #define MG_LANES 8
 #else
