@@ -229,7 +229,7 @@ def test_a_spread_next_to_nothing_is_warned_about():
         small().fit([one * np.array([[1.0], [1e-33]]) for one in X], y)
 
 
-def test_masked_values_are_refused_and_a_stream_takes_no_more_than_a_prediction():
+def test_what_holds_no_plain_numbers_is_refused_and_a_stream_takes_no_more_than_a_prediction():
     X, y = waves()
     classifier = small().fit(X, y)
     masked = np.ma.masked_array(X[0], X[0] > 0)
@@ -238,7 +238,17 @@ def test_masked_values_are_refused_and_a_stream_takes_no_more_than_a_prediction(
             classifier.predict(given)
     with pytest.raises(ValueError, match=r"^X must not be masked"):
         small().fit([masked, *X[1:]], y)
+    cells = np.empty((len(X), 2), object)
+    for row, one in zip(cells, X, strict=True):
+        row[:] = list(one)
+    frame = type("Frame", (), {"values": cells, "shape": cells.shape, "ndim": 2, "__len__": lambda self: len(cells)})()
+    for table in (cells, frame):
+        with pytest.raises(ValueError, match=r"^X must hold numbers, got series in its cells"):
+            small().fit(table, y)
     stream = classifier.stream()
+    for sample in (["a", "b"], [None, {}]):
+        with pytest.raises(ValueError, match=r"^sample must be 2 finite numbers, got "):
+            stream.step(sample)
     with pytest.raises(ValueError, match=r"^sample must be within 3.4e\+38 of 0, got 1e\+300$"):
         stream.step([1e300, 0.0])
     assert np.isfinite(stream.step([1.0, 0.0])).all()
