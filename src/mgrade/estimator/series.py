@@ -77,7 +77,7 @@ def check_present(X: Any) -> None:
     """Refuses values that are masked, under which NumPy would read what lies there, and tables with series in cells."""
     table = X if isinstance(X, np.ndarray) else getattr(X, "values", None)  # a data frame's
     cells = table.flat[:1] if isinstance(table, np.ndarray) and table.dtype == object and table.ndim == 2 else ()
-    if any(hasattr(cell, "__len__") and not isinstance(cell, (str, bytes)) for cell in cells):
+    if any(isinstance(cell, (list, tuple)) or getattr(cell, "ndim", 0) for cell in cells):
         raise ValueError("X must hold numbers, got series in its cells: give a list of arrays (channels, time)")
     if any(np.ma.is_masked(one) for one in (X, *(X if isinstance(X, (list, tuple)) else ()))):
         raise ValueError("X must not be masked: leave out what is missing, or fill it in")
