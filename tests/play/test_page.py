@@ -41,8 +41,9 @@ def sound_program(**fields):
 
 
 def write_wav(path, samples, rate):
+    """samples (time), or (time, channels)."""
     with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
+        file.setnchannels(1 if samples.ndim == 1 else samples.shape[1])
         file.setsampwidth(2)
         file.setframerate(rate)
         file.writeframes(np.int16(np.round(samples * 32767)).tobytes())
@@ -251,6 +252,70 @@ def test_test_data(page, tokens):
     expected = np.concatenate([x.reshape(len(x), -1) for x, _ in examples])
     np.testing.assert_array_equal(fed, expected)
     assert [step - record["first"] for step in record["begins"] if step >= record["first"]][:4] == [0, 9, 19, 30]
+
+
+def test_begin_anew_is_for_what_feeds_it_as_well(page):
+    program = program_of(readout="mean")
+    examples = [(inputs_of(program, 1, 9, seed=seed)[0], seed) for seed in range(2)]
+    with served(files_of(program, FAST, examples)) as server:
+        visit(page, server, "test")
+        page.evaluate("playground.choose('test')")
+        page.evaluate("for (let i = 0; i < 12; i++) playground.step()")  # the second sequence has begun
+        page.evaluate("playground.reset()")
+        page.evaluate("for (let i = 0; i < 9; i++) playground.step()")
+        record = page.evaluate("playground.record()")
+        assert page.complaints == []
+    np.testing.assert_array_equal(np.float32(record["inputs"][-9:]), examples[1][0])
+    assert record["begins"][-1] == record["first"] + len(record["inputs"]) - 9
+
+
+def test_a_stream_begins_anew_after_every_window(page):
+    """As `mgrade stream` does, whatever feeds it."""
+    program = program_of(inputs=4, readout="mean")
+    about = About(window=14, frame=2, steps_per_second=100.0)
+    with served(files_of(program, about)) as server:
+        visit(page, server, "drawn")
+        record = run_until(page, 40)
+        assert "anew every 14 samples" in page.evaluate("document.getElementById('subtitle').textContent")
+        assert page.complaints == []
+    assert_answers(program, record, 40)
+    assert [step - record["first"] for step in record["begins"] if step >= record["first"]][:6] == [
+        0,
+        7,
+        14,
+        21,
+        28,
+        35,
+    ]
+
+
+def test_frames_are_samples_of_channels(page, tmp_path):
+    """A step of two samples of three channels: from a file of three, and from a drawing of three."""
+    program = program_of(inputs=6)
+    about = About(frame=2, channels=("ax", "ay", "a rather long name"), steps_per_second=100.0)
+    samples = np.random.default_rng(0).uniform(-0.9, 0.9, (41, 3))
+    clip = write_wav(tmp_path / "three.wav", samples, RATE)
+    with served(files_of(program, about)) as server:
+        visit(page, server, "wav")
+        before = page.evaluate("playground.engine.steps")
+        give_file(page, clip)
+        page.until(f"playground.engine.steps >= {before + 45}")
+        page.evaluate("playground.pause()")
+        heard = page.evaluate("playground.record()")
+        assert page.evaluate("playground.engine.channels") == 3
+        assert "3 channels: ax, ay" in page.evaluate("document.getElementById('scope').textContent")
+        page.evaluate("playground.choose('drawn')")
+        options = page.evaluate("Array.from(document.querySelectorAll('.controls option'), (one) => one.textContent)")
+        drawn = run_until(page, 60)
+        values = np.array(page.evaluate("playground.source.values.map((one) => Array.from(one))"))
+        assert "reads 3 channels" in page.evaluate("document.getElementById('reason').textContent")
+        assert page.complaints == []
+    assert options == ["ax", "ay", "a rather long name"]
+    whole = since(heard, next(step for step in heard["begins"] if step + 20 in heard["begins"]))
+    stored = np.float32(np.round(samples * 32767) / 32768)[:40]
+    np.testing.assert_array_equal(np.float32(whole["inputs"][:20]), stored.reshape(20, 6))
+    assert_answers(program, drawn, 60)
+    np.testing.assert_allclose(drawn["inputs"][:30], values.T.reshape(30, 6), atol=1e-6)
 
 
 def test_typed_tokens(page):

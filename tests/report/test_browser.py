@@ -125,6 +125,9 @@ def test_one_of_several_is_picked(page):
         "(s => { s.value = 3; s.dispatchEvent(new Event('change')); })(document.querySelector('#lra select'))"
     )
     assert page.evaluate(shown) == ["Image"]
+    names = page.evaluate("[...document.querySelectorAll('select')].map((select) => select.ariaLabel)")
+    assert len({*names}) == len(names) > 3
+    assert "Show: Long Range Arena" in names
 
 
 def test_on_paper_everything_is_open(page):

@@ -287,6 +287,7 @@ def test_a_seed_without_curves_leaves_those_of_the_others(results, tmp_path, lac
     (drawn,) = (figure for figure in build(read(results))[1] if figure.name == "lorenz-learning")
     ends = [max(spot.x for spot in one.panels[0].spots) for one in (found, drawn)]
     assert ends[0] == pytest.approx(ends[1])  # the last epoch is the last epoch
+    assert found.caption.startswith("On validation, ")
     assert "MASE at the end, observed: mGRADE" in found.caption
 
 

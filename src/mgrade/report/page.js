@@ -42,6 +42,7 @@
     const options = [...place.children];
     const select = document.createElement("select");
     select.id = `pick${index}`;
+    select.ariaLabel = `Show: ${place.closest("section").querySelector("h2").textContent}`;
     options.forEach((option, i) => select.add(new Option(option.dataset.option, i)));
     const label = document.createElement("label");
     label.htmlFor = select.id;

@@ -6,6 +6,7 @@ Bytes of published models on the long-range tasks and on speech are in `mgrade.f
 from __future__ import annotations
 
 ARENA = ("listops", "text", "retrieval", "image", "pathfinder")
+OWN_LRU = "LRU (the paper's)"
 
 # Table 3, accuracy in per cent by task of ARENA; a dash where the paper has none.
 _ARENA_ACCURACY = {
@@ -19,7 +20,7 @@ _ARENA_ACCURACY = {
     "HGRN": "60.0 88.1 94.2 88.7 92.9",
     "SGConv": "61.5 89.2 91.1 88.0 95.5",
     "MRConv-L": "62.4 89.4 91.5 90.6 96.7",
-    "LRU (the paper's)": "58.3 85.9 86.8 84.3 57.4",
+    OWN_LRU: "58.3 85.9 86.8 84.3 57.4",
     "mGRADE": "61.9 87.3 88.1 87.1 94.9",
 }
 BOTH_DIRECTIONS = {"S4-LegS": ARENA, "S5": ARENA, "HGRN": ARENA, "LRU": ("pathfinder",)}

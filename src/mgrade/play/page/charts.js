@@ -31,7 +31,8 @@ export class Scope {
     }
     const figure = element(parent, "figure");
     const what = model.tokens ? "tokens" : sound ? "sound" : `${channels} channel${channels > 1 ? "s" : ""}`;
-    element(figure, "figcaption").textContent = `Input: ${what}`;
+    const named = engine.site.about.channels.join(", ");
+    element(figure, "figcaption").textContent = `Input: ${what}${named && `: ${named}`}`;
     if (model.tokens) {
       this.tokens = element(figure, "p", "tokens");
       return;
@@ -94,7 +95,7 @@ export class Bars {
     const count = engine.model.outputs <= MOST_BARS ? engine.model.outputs : SHOWN;
     this.list = element(parent, "ul", count > SHOWN ? "bars many" : "bars");
     const longest = Math.max(...labels.map((label) => label.length));
-    this.list.style.setProperty("--names", `${Math.min(11, longest) + 1}ch`);
+    this.list.style.setProperty("--names", `min(${longest + 1}ch, max(12ch, 30%))`);
     this.rows = Array.from({ length: count }, (_, index) => {
       const row = element(this.list, "li");
       const [name, track, number] = ["name", "track", "number"].map((part) => element(row, "span", part));

@@ -14,14 +14,15 @@ const SHAPES = {
 const LARGEST = 1e15;
 
 export class Sketch {
-  /** channels of `points` each, between -`limit` and `limit`; with `say`, which hears complaints, these can be set. */
-  constructor(parent, channels, points, limit, say) {
+  /** A channel of `points` for each of `names`, between -`limit` and `limit`; with `say`, which hears complaints, these
+   * can be set. */
+  constructor(parent, names, points, limit, say) {
     Object.assign(this, { points, say, channel: 0, cursor: 0 });
-    this.values = Array.from({ length: channels }, () => new Float32Array(points));
+    this.values = names.map(() => new Float32Array(points));
     this.ranges = this.values.map(() => [-limit, limit]);
     this.values.forEach((_, channel) => this._fill("sine", channel, 0.6));
     const controls = element(parent, "div", "controls");
-    if (channels > 1) this._chooser(controls, channels);
+    if (names.length > 1) this._chooser(controls, names);
     if (say) this._ends(controls);
     for (const name of Object.keys(SHAPES)) {
       const button = element(controls, "button", "small");
@@ -43,11 +44,11 @@ export class Sketch {
     this.canvas.onfocus = this.canvas.onblur = () => this.draw();
   }
 
-  _chooser(parent, channels) {
+  _chooser(parent, names) {
     const label = element(parent, "label");
     label.textContent = "Channel ";
     const select = element(label, "select");
-    this.values.forEach((_, channel) => select.add(new Option(`${channel + 1} of ${channels}`, channel)));
+    names.forEach((name, channel) => select.add(new Option(name, channel)));
     select.onchange = () => {
       this.channel = Number(select.value);
       this.inputs?.forEach((input, end) => (input.value = this.ranges[this.channel][end]));

@@ -75,12 +75,13 @@ class Line extends View {
     return ((this._at[0] - lag + this.rows) % this.rows) * this.channels;
   }
 
-  /** Rows by lag, the newest first. */
+  /** Rows by lag, the newest first; of tokens, null where none has come yet. */
   byLag() {
     const all = this.read();
+    const shown = this.raw instanceof Uint16Array ? (one) => (one ? one - 1 : null) : (one) => one;
     return Array.from({ length: this.rows }, (_, lag) => {
       const begin = this.begin(lag);
-      return Array.from(all.subarray(begin, begin + this.channels));
+      return Array.from(all.subarray(begin, begin + this.channels), shown);
     });
   }
 }
@@ -107,10 +108,13 @@ export class Engine {
     this.steps = 0;
     this.sound = site.about.samples_per_second !== null;
     this.outputs = new Float32Array(model.outputs);
-    /** Channels of the input as they are shown: sound has one, whatever a step takes of it. */
-    this.channels = this.sound || model.tokens ? 1 : model.inputs;
+    const { samples_per_second: samples, steps_per_second: steps, frame, window } = site.about;
+    /** Samples that a step takes, one after the other, and the channels of each. */
+    this.frame = this.sound ? model.inputs : frame;
+    this.channels = model.tokens ? 1 : model.inputs / this.frame;
+    /** Steps after which a stream begins anew, where the model learned from pieces of that length. */
+    this.window = window === null ? Infinity : Math.floor(window / frame);
 
-    const { samples_per_second: samples, steps_per_second: steps } = site.about;
     const rate = samples === null ? steps : samples / model.inputs;
     /** Steps of a second, and whether that is known. */
     this.rate = rate ?? PACE;
@@ -188,7 +192,7 @@ export class Engine {
     this._begun ||= this._fresh;
     const { low, high } = this;
     for (let i = 0; i < values.length; i++) {
-      const channel = this.channels === 1 ? 0 : i;
+      const channel = i % this.channels;
       low[channel] = Math.min(low[channel], values[i]);
       high[channel] = Math.max(high[channel], values[i]);
     }

@@ -43,7 +43,8 @@ class Page {
     const numbers = precision === "float32" ? "float32" : `int8 weights, ${precision} activations`;
     $("title").textContent = about.title || name;
     document.title = `${about.title || name} · mgrade playground`;
-    $("subtitle").textContent = `${name}: ${depth} with state, ${numbers}, one sample at a time in WebAssembly`;
+    const anew = about.window === null ? "" : `; it begins anew every ${grouped(about.window)} samples`;
+    $("subtitle").textContent = `${name}: ${depth} with state, ${numbers}, one sample at a time in WebAssembly${anew}`;
     const blind = layers.some(({ gates }) => gates) && !this.engine.twin;
     $("inside-note").hidden = layers.length > 0 && !blind;
     $("inside-note").textContent = blind
@@ -124,15 +125,17 @@ class Page {
     this._take(true);
   }
 
+  /** The stream begins anew, and with it what feeds it. */
   reset() {
     this.engine.reset();
+    this.panel.source.begin?.();
     this.dirty = true;
   }
 
   _take(close = false) {
     const sample = this.panel.source.next();
     if (sample === null) return false;
-    if (sample.begin) this.engine.reset();
+    if (sample.begin || this.engine.since >= this.engine.window) this.engine.reset();
     this.engine.step(sample.x, { truth: sample.truth, close: close || sample.end });
     if (sample.end) this.due = -PAUSE * this.engine.rate;
     this.dirty = true;

@@ -30,10 +30,10 @@ export class Panel {
   }
 
   _noMicrophone() {
-    const { model, sound } = this.engine;
+    const { model, sound, channels } = this.engine;
     const says = "If a step is successive samples of sound, `mgrade play EXPORT --rate HZ` says so.";
     if (model.tokens) return "This model reads tokens, and a microphone gives sound.";
-    if (!sound && model.inputs > 1) return `This model reads ${model.inputs} channels; a microphone has one. ${says}`;
+    if (!sound && channels > 1) return `This model reads ${channels} channels; a microphone has one. ${says}`;
     if (!sound) return `The export does not say that it reads sound. ${says}`;
     if (!navigator.mediaDevices) return "Browsers give the microphone only to pages from this machine or over https.";
     return "";
@@ -133,11 +133,12 @@ export class Panel {
 
   _drawn(sound) {
     const { about } = this.page.site;
-    const [channels, points] = [sound ? 1 : this.engine.model.inputs, sound ? SOUND_POINTS : POINTS];
+    const { channels, frame } = this.engine;
+    const names = Array.from({ length: channels }, (_, i) => about.channels[i] ?? `${i + 1} of ${channels}`);
     const say = sound ? null : (text) => this.say(text);
-    this.sketch = new Sketch($("options"), channels, points, sound ? 1 : LIMIT, say);
+    this.sketch = new Sketch($("options"), names, sound ? SOUND_POINTS : POINTS, sound ? 1 : LIMIT, say);
     requestAnimationFrame(() => this.sketch?.draw());
-    return new Drawn(this.sketch.values, this.engine.model.inputs, sound, about.gain);
+    return new Drawn(this.sketch.values, frame, sound ? about.gain : 1);
   }
 
   _typed() {
@@ -161,6 +162,7 @@ export class Panel {
       }
       this.told();
     };
+    source.begin = () => (source.at = 0);
     source.next = () => ({ x: source.tokens[source.at++ % source.tokens.length], begin: false, truth: -1 });
     input.oninput = read;
     read();

@@ -1,6 +1,7 @@
 // Where samples come from. A source has `next()`, which gives a sample or null if there is none at the moment: {x,
-// begin: the stream begins anew with it, end: it is the last of its sequence, truth: its class if known, else -1}. It
-// is `live` if samples come when they come; `said` is a line on what is being fed.
+// begin: the stream begins anew with it, end: it is the last of its sequence, truth: its class if known, else -1}; x is
+// what a step takes, a frame of samples perhaps. `begin()` makes it begin anew. It is `live` if samples come when they
+// come; `said` is a line on what is being fed.
 
 import { resample, Resampler } from "./resample.js";
 
@@ -16,6 +17,10 @@ export class Sequences {
     this.number = number;
     this.at = 0;
     this.chosen(number);
+  }
+
+  begin() {
+    this.at = 0;
   }
 
   get said() {
@@ -51,7 +56,7 @@ export function fromWav({ rate, channels }, engine, name) {
   const { model, site } = engine;
   if (model.tokens) throw new Error("this model reads tokens, not sound");
   const wanted = site.about.samples_per_second;
-  if (wanted === null && model.inputs > 1) return fromChannels(channels, model, name);
+  if (wanted === null && engine.channels > 1) return fromChannels(channels, engine, name);
   const mono = channels[0].map((_, t) => channels.reduce((sum, channel) => sum + channel[t], 0) / channels.length);
   const sound = wanted === null ? mono : resample(mono, rate, wanted);
   const length = Math.floor(sound.length / model.inputs);
@@ -61,26 +66,39 @@ export function fromWav({ rate, channels }, engine, name) {
   return { length, at, truth: -1, said: `${name}, ${(mono.length / rate).toFixed(2)} s at ${rate} Hz` };
 }
 
-function fromChannels(channels, model, name) {
-  if (channels.length !== model.inputs) {
-    throw new Error(`${name} has ${channels.length} channels, and this model reads ${model.inputs}`);
+function fromChannels(channels, engine, name) {
+  const { frame } = engine;
+  if (channels.length !== engine.channels) {
+    throw new Error(`${name} has ${channels.length} channels, and this model reads ${engine.channels}`);
   }
-  const at = (t) => Float32Array.from(channels, (channel) => channel[t]);
-  return { length: channels[0].length, at, truth: -1, said: `${name}, ${channels.length} channels` };
+  const length = Math.floor(channels[0].length / frame);
+  if (length === 0) throw new Error(`${name} is shorter than a step of ${frame} samples`);
+  const at = (t) => framed(channels, frame, t * frame);
+  return { length, at, truth: -1, said: `${name}, ${channels.length} channels` };
+}
+
+/** What a step takes: `frame` samples, the oldest first, each of all channels; beyond the end, from the beginning. */
+function framed(channels, frame, begin) {
+  const count = channels.length;
+  return Float32Array.from({ length: frame * count }, (_, i) => {
+    const channel = channels[i % count];
+    return channel[(begin + Math.floor(i / count)) % channel.length];
+  });
 }
 
 /** A drawing that is read in a circle: `values` has an array of points for every channel. */
 export class Drawn {
-  constructor(values, inputs, sound, gain) {
-    Object.assign(this, { values, inputs, sound, gain, at: 0, said: "" });
+  constructor(values, frame, gain) {
+    Object.assign(this, { values, frame, gain, at: 0, said: "" });
+  }
+
+  begin() {
+    this.at = 0;
   }
 
   next() {
-    const points = this.values[0].length;
-    const x = Float32Array.from({ length: this.inputs }, (_, i) =>
-      this.sound ? this.values[0][(this.at + i) % points] * this.gain : this.values[i][this.at % points],
-    );
-    this.at = (this.at + (this.sound ? this.inputs : 1)) % points;
+    const x = framed(this.values, this.frame, this.at).map((value) => value * this.gain);
+    this.at = (this.at + this.frame) % this.values[0].length;
     return { x, begin: false, truth: -1 };
   }
 }

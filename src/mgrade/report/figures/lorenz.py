@@ -50,7 +50,7 @@ def attractors(known: Known, variant: str = "") -> Figure | None:
     caption = (
         f"{len(first.examined['trajectories'])} test trajectories, and the hidden states of models that see the first "
         "coordinate alone, on their first three principal components. Colour: the side of the attractor where x is "
-        f"positive. {'; '.join(told)}."
+        f"positive. Seed {first.seed}: {'; '.join(told)}."
     )
     sides = [Key("x above 0, the attractor", colour("ink")), Key("x below 0", colour("faint"))]
     sides += [Key(f"x above 0, {model_name(run.name)}", model_colour(run.name)) for run in chosen]
@@ -96,8 +96,8 @@ def learning(known: Known) -> Figure | None:
     ends = last_values(known, names, overlap)
     panels.append(chart.panel(f"Validation share of nearest neighbours kept over epochs; at the end: {ends}."))
     caption = (
-        f"Mean ± standard error over seeds. MASE at the end, {'; '.join(told)}. Below 1 is better than to predict that "
-        f"nothing changes. Neighbour overlap at the end: {ends}."
+        f"On validation, mean ± standard error over seeds. MASE at the end, {'; '.join(told)}. Below 1 is better than "
+        f"to predict that nothing changes. Neighbour overlap at the end: {ends}."
     )
     return Figure("lorenz-learning", "Learning to predict the next step", caption, panels, keys(names, known))
 
