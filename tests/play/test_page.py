@@ -200,6 +200,8 @@ def test_a_drawing_goes_as_far_as_one_says(page):
         page.resize(1000)
         visit(page, server, "drawn")
         standard = np.array(run_until(page, 60)["inputs"])[:60]
+        caption = "document.querySelector('#scope figcaption').textContent"
+        assert page.evaluate(caption) == "Input: 3 channels"
         page.evaluate("playground.choose('drawn')")  # from its first point
         for low, high in (("5", "5"), ("6", "5"), ("", "5"), ("0", "1e16")):
             assert "from a number to a larger one" in set_range(page, low, high)
@@ -216,6 +218,10 @@ def test_a_drawing_goes_as_far_as_one_says(page):
         assert page.evaluate(f"({choose})(0)") == ["20", "30"]
         page.evaluate("document.querySelector('.controls button:last-of-type').click()")  # silence: the middle
         draw_a_line(page)
+        assert set_range(page, "100000", "100100") == ""
+        run_until(page, 60)
+        page.until(f"{caption} === 'Input: 3 channels, each on a scale of its own'")
+        assert set_range(page, "20", "30") == ""
         drawn = np.array(run_until(page, 60)["inputs"])[:60, 0]
         assert np.isclose(drawn, 27.5, atol=0.1).sum() in range(28, 34)
         assert np.isclose(drawn, 25).sum() >= 60 - 34

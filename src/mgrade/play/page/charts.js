@@ -5,6 +5,8 @@ import { colour, element, Heat, sharp } from "./heat.js";
 
 /** More channels than this are shown as cells, not as lines. */
 const MOST_LINES = 6;
+/** Where one channel moves by less than this share of the largest value, each is drawn on a scale of its own. */
+const FLAT = 0.02;
 /** More outputs than this: only the highest are shown. */
 const MOST_BARS = 40;
 const SHOWN = 12;
@@ -32,7 +34,9 @@ export class Scope {
     const figure = element(parent, "figure");
     const what = model.tokens ? "tokens" : sound ? "sound" : `${channels} channel${channels > 1 ? "s" : ""}`;
     const named = engine.site.about.channels.join(", ");
-    element(figure, "figcaption").textContent = `Input: ${what}${named && `: ${named}`}`;
+    this.what = `Input: ${what}${named && `: ${named}`}`;
+    this.caption = element(figure, "figcaption");
+    this.caption.textContent = this.what;
     if (model.tokens) {
       this.tokens = element(figure, "p", "tokens");
       return;
@@ -68,13 +72,18 @@ export class Scope {
 
   _lines(low, high) {
     const { context, width, height } = sharp(this.canvas);
-    let most = 1e-9;
-    for (const ring of [low, high]) for (const value of ring.data) most = Math.max(most, Math.abs(value));
+    const ends = Array.from({ length: low.width }, (_, channel) => reach(low, high, channel));
+    const most = Math.max(1e-9, ...ends.flat().map(Math.abs));
     this.scale = Math.max(most, this.scale * 0.98);
-    const y = (value) => height / 2 - (value / this.scale) * (height / 2 - 3);
+    const moves = ends.map(([least, largest]) => largest - least).filter((range) => range > 0);
+    const apart = ends.length > 1 && Math.min(...moves) < FLAT * most;
+    const text = `${this.what}${apart ? ", each on a scale of its own" : ""}`;
+    if (this.caption.textContent !== text) this.caption.textContent = text;
     context.strokeStyle = colour("--line");
-    context.strokeRect(0, height / 2, width, 0);
+    if (!apart) context.strokeRect(0, height / 2, width, 0);
     for (let channel = 0; channel < low.width; channel++) {
+      const [middle, half] = apart ? centred(ends[channel]) : [0, this.scale];
+      const y = (value) => height / 2 - ((value - middle) / half) * (height / 2 - 3);
       context.fillStyle = context.strokeStyle = paint(channel);
       context.lineWidth = 1.4;
       context.beginPath();
@@ -87,6 +96,20 @@ export class Scope {
       context.stroke();
     }
   }
+}
+
+/** The least and the largest value of a channel in the history. */
+function reach(low, high, channel) {
+  let [least, largest] = [Infinity, -Infinity];
+  for (let age = 0; age < low.held; age++) {
+    least = Math.min(least, low.data[low.at(age) + channel]);
+    largest = Math.max(largest, high.data[high.at(age) + channel]);
+  }
+  return low.held ? [least, largest] : [0, 0];
+}
+
+function centred([least, largest]) {
+  return [(least + largest) / 2, (largest - least) / 2 || 1];
 }
 
 export class Bars {
