@@ -84,16 +84,22 @@ def fit(
     training, held_out = split(known, test, seed)
     facts: dict[str, Any] = {"channels": known.channels, "recordings": _lengths(whole)}
     unit = "recordings" if window is None else f"pieces of {window} samples"
-    for doubt in (*doubts(whole), *left_out):
-        say(doubt)
-    say("{count} recordings of {shortest} to {longest} samples, median {median:g}".format(**facts["recordings"]))
+    length = "{count} recordings of {shortest} to {longest} samples, median {median:g}".format(**facts["recordings"])
+    remarks = [*doubts(whole), *left_out, length]
     with Console(stderr=True).status(f"training on {len(training.series)} {unit}") as status:
+
+        def tell(epoch: str) -> None:
+            """What there is to say of the recordings, once nothing about them is refused any more; and of an epoch."""
+            while remarks:
+                say(remarks.pop(0))
+            status.update(epoch)
+
         found = train(
             training,
             held_out,
             limit,
             frame,
-            status.update,
+            tell,
             window,
             say,
             precision=precision,
