@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mgrade._files import reason
 from mgrade.report.scale import LARGEST, drawable
 from mgrade.train.recipe import Recipe, load_recipe, shipped
 from mgrade.train.result import difference, read_document, read_result
@@ -52,8 +53,7 @@ def reading(path: Path) -> Iterator[None]:
     except _MISSHAPEN as error:
         if str(error).startswith(str(path)):
             raise
-        what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{path}: is not a result file: {what}") from None
+        raise ValueError(f"{path}: is not a result file: {reason(error)}") from None
 
 
 def read_run(path: Path) -> Run | None:
