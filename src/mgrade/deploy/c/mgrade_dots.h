@@ -111,18 +111,20 @@ MG_UNUSED static inline void mg_across(int32_t *sum, mg_sums a, mg_sums b, mg_su
 #elif defined(MG_AVX2)
 typedef __m256i mg_sums;
 #define MG_WIDTH 16
-#define MG_WIDEN(x) _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(x)))
+#define MG_HALF(x) _mm_loadu_si128((const __m128i *)(const void *)(x)) /* of a vector: 16 bytes */
+#define MG_WIDEN(x) _mm256_cvtepi8_epi16(MG_HALF(x))
 #define MG_LOAD_WIDE(x) _mm256_loadu_si256((const __m256i *)(const void *)(x))
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#define MG_PLUS_PAIRS(sum, w, x) _mm256_dpwssd_epi32(sum, w, x)
+#elif defined(__AVXVNNI__)
+#define MG_PLUS_PAIRS(sum, w, x) _mm256_dpwssd_avx_epi32(sum, w, x)
+#else
 #define MG_PLUS_PAIRS(sum, w, x) _mm256_add_epi32(sum, _mm256_madd_epi16(w, x))
+#endif
 MG_UNUSED static inline void mg_across(int32_t *sum, mg_sums a, mg_sums b, mg_sums c, mg_sums d) {
     const __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
     const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
     _mm_storeu_si128((__m128i *)(void *)sum, four);
-}
-#define MG_EIGHT(x, half) _mm256_cvtepi16_epi32(_mm256_extracti128_si256(x, half))
-MG_UNUSED static inline void mg_add_eight(int32_t *sum, __m256i v) {
-    __m256i *at = (__m256i *)(void *)sum;
-    _mm256_storeu_si256(at, _mm256_add_epi32(_mm256_loadu_si256(at), v));
 }
 #endif
 #if MG_BITS == 16
@@ -213,10 +215,6 @@ MG_UNUSED static inline void mg_weigh(int32_t *restrict sum, const int8_t *restr
         wasm_v128_store(sum + j, wasm_i32x4_add(wasm_v128_load(sum + j), low));
         wasm_v128_store(sum + j + 4, wasm_i32x4_add(wasm_v128_load(sum + j + 4), high));
     }
-#elif defined(MG_AVX2)
-    const __m256i weights = MG_WIDEN(w), past = MG_VALUES(x);
-    mg_add_eight(sum, _mm256_mullo_epi32(MG_EIGHT(weights, 0), MG_EIGHT(past, 0)));
-    mg_add_eight(sum + 8, _mm256_mullo_epi32(MG_EIGHT(weights, 1), MG_EIGHT(past, 1)));
 #elif defined(MG_PAIRS)
     MG_WRITTEN_OUT
     for (int j = 0; j < MG_BLOCK; j += 4) {
@@ -233,5 +231,25 @@ MG_UNUSED static inline void mg_weigh(int32_t *restrict sum, const int8_t *restr
     for (int j = 0; j < MG_BLOCK; j++) sum[j] += w[j] * x[j];
 #endif
 }
+
+#if defined(MG_AVX2)
+/* Of 16 bytes each at a and b, those of the first or the second half side by side, as 16-bit numbers. */
+#define MG_BESIDE(a, b, half) _mm256_cvtepi8_epi16(_mm_unpack##half##_epi8(MG_HALF(a), MG_HALF(b)))
+
+/* sum[j] += w[j] x[j] + v[j] y[j] for MG_BLOCK channels. */
+MG_UNUSED static inline void mg_weigh_two(int32_t *restrict sum, const int8_t *restrict w, const mg_value *restrict x,
+                                          const int8_t *restrict v, const mg_value *restrict y) {
+#if MG_BITS == 16
+    const __m256i p = _mm256_permute4x64_epi64(MG_LOAD_WIDE(x), 0xd8);
+    const __m256i q = _mm256_permute4x64_epi64(MG_LOAD_WIDE(y), 0xd8);
+    const __m256i low = _mm256_unpacklo_epi16(p, q), high = _mm256_unpackhi_epi16(p, q);
+#else
+    const __m256i low = MG_BESIDE(x, y, lo), high = MG_BESIDE(x, y, hi);
+#endif
+    __m256i *at = (__m256i *)(void *)sum;
+    _mm256_storeu_si256(at, MG_PLUS_PAIRS(_mm256_loadu_si256(at), MG_BESIDE(w, v, lo), low));
+    _mm256_storeu_si256(at + 1, MG_PLUS_PAIRS(_mm256_loadu_si256(at + 1), MG_BESIDE(w, v, hi), high));
+}
+#endif
 
 #endif

@@ -14,7 +14,11 @@
 #define MG_TABLE_BITS 7 /* fraction bits added to sums over tables */
 
 /* sigmoid(-x) with 24 fraction bits, x from 0 to 16 by 1/8, and one more. */
+#if defined(MG_AVX2)
+static const int32_t mg_sigmoid_table[131] = {
+#else
 static const int32_t mg_sigmoid_table[130] = {
+#endif
 @SIGMOID@
 };
 
@@ -82,10 +86,11 @@ MG_UNUSED static inline mg_lanes mg_aligned(mg_lanes x, int bits) {
 
 MG_UNUSED static inline mg_lanes mg_sigmoids(mg_lanes x) {
     const mg_lanes size = mg_at_most(mg_size(x), 32767), rest = size & 255, at = size >> 8;
-    const mg_lanes here = mg_gather(mg_sigmoid_table, at), next = mg_gather(mg_sigmoid_table + 1, at);
-    const mg_lanes last = mg_gather(mg_sigmoid_table + 2, at), slope = next - here;
-    const mg_lanes bend = ((last - next - slope) * (rest * (256 - rest))) >> 9;
-    const mg_lanes low = here + MG_ROUND(slope * rest - bend, 8);
+    mg_lanes entry[3];
+    mg_gather(entry, mg_sigmoid_table, at);
+    const mg_lanes slope = entry[1] - entry[0];
+    const mg_lanes bend = ((entry[2] - entry[1] - slope) * (rest * (256 - rest))) >> 9;
+    const mg_lanes low = entry[0] + MG_ROUND(slope * rest - bend, 8);
     return mg_choose_negative(x, low, (1 << MG_UNIT) - low);
 }
 #endif
@@ -180,17 +185,15 @@ MG_HOT static void mg_norm(mg_value *y, const mg_value *x, const int16_t *scale,
 /* y = (sum + bias 2^bias_up) multiplier, rescaled. */
 MG_UNUSED static inline void mg_finish(mg_value *restrict y, const int32_t *restrict sum, const int16_t *restrict bias,
                                        int bias_up, const uint8_t *restrict multiplier, int down, int n) {
-#if defined(MG_HELIUM)
     int i = 0;
-    MG_BY_LANES(const mg_lanes byte = vreinterpretq_s32_u32(vldrbq_z_u32(multiplier + i, here));
-                const mg_lanes total = vldrwq_z_s32(sum + i, here) + vshlq_r_s32(vldrhq_z_s32(bias + i, here), bias_up);
-                const mg_lanes factor = vshlq_s32(((byte & 15) << 11) | 32768, byte >> 4);
-                const mg_lanes whole = mg_move(vmulhq_s32(total, factor), down - 16);
+#if defined(MG_HIGH)
+    MG_BY_LANES(const mg_lanes byte = MG_LOAD_BYTES(multiplier + i);
+                const mg_lanes total = MG_LOAD_WHOLE(sum + i) + MG_LOAD_SHORTS(bias + i) * (1 << bias_up);
+                const mg_lanes factor = (((byte & 15) << 11) | 32768) << (byte >> 4);
+                const mg_lanes whole = mg_move(MG_HIGH(total, factor), down - 16);
                 MG_STORE(y + i, mg_at_least(mg_at_most(whole, MG_TOP), -MG_TOP - 1));)
-#else
-    for (int i = 0; i < n; i++)
-        y[i] = mg_rescale(bias[i] * (1 << bias_up) + sum[i], mg_byte(multiplier[i]), down);
 #endif
+    for (; i < n; i++) y[i] = mg_rescale(bias[i] * (1 << bias_up) + sum[i], mg_byte(multiplier[i]), down);
 }
 
 /* weight (outputs, inputs). */
@@ -200,7 +203,7 @@ MG_HOT static void mg_linear(mg_value *restrict y, const mg_value *restrict x, c
     for (int j = 0, rows; j < outputs; j += rows, weight += rows * inputs) {
         const int left = outputs - j; /* the last few one by one, as rows that are all the same */
         rows = left >= MG_ENDS ? MG_ENDS : left >= MG_ROWS ? MG_ROWS : 1;
-        int32_t sum[MG_ENDS];
+        int32_t sum[MG_ENDS] = {0};
         for (int r = 0; r < rows; r += MG_ROWS)
             mg_dots(sum + r, weight + r * inputs, rows == 1 ? 0 : inputs, x, inputs);
         mg_finish(y + j, sum, bias + j, bias_up, multiplier + j, down, rows);
@@ -233,7 +236,15 @@ MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line
     const int whole = n - n % MG_BLOCK;
     for (int c = 0; c < whole; c += MG_BLOCK) {
         int32_t sum[MG_BLOCK] = {0};
-        for (int k = 0; k < taps; k++)
+        int k = 0;
+#if defined(MG_AVX2)
+        for (; k + 1 < taps; k += 2)
+            mg_weigh_two(sum, weight + k * n + c, line + mg_before(at, lag[k], rows) * n + c, weight + (k + 1) * n + c,
+                         line + mg_before(at, lag[k + 1], rows) * n + c);
+        if (k < taps) /* the last one */
+#else
+        for (; k < taps; k++)
+#endif
             mg_weigh(sum, weight + k * n + c, line + mg_before(at, lag[k], rows) * n + c);
         mg_finish(y + c, sum, mg_none, 0, multiplier + c, down, MG_BLOCK);
     }
