@@ -79,7 +79,7 @@ def cpu(document: dict[str, Any]) -> str:
     versions, hardware = document["versions"], document["hardware"]
     rows += [
         "",
-        f"One run on {hardware['threads']} cores of a {hardware['cpu']}, torch {versions['torch']}, commit "
+        f"One run on {hardware['threads']} cores, {hardware['cpu']}, torch {versions['torch']}, commit "
         f"`{document['commit'][:12]}`, in `results/bench/cpu.json`. Cost per token from the shortest to the longest "
         f"sequence there differs by a factor of {document['cost_per_token']['max_over_min_median']:.3f} at most.",
     ]
