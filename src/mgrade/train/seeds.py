@@ -219,18 +219,26 @@ def _done(root: Path, recipe: Recipe, seed: int, say: Reporter) -> bool:
         raise ValueError(f"{path} is the result of another recipe ({differs}): choose another --out")
     gone = not (run_folder(root, recipe, seed) / "model").is_dir()  # as where results alone are shipped
     hint = ", without its model: another --out trains it anew" if gone else ""
-    say.say(f"{recipe.experiment}/{recipe.name} seed {seed} is finished: {_figures(found)}; {path}{hint}")
+    say.say(f"{recipe.experiment}/{recipe.name} seed {seed} is finished: {_figures(recipe, found)}; {path}{hint}")
     return True
 
 
-def _figures(found: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:.4f}" for name, value in found["metrics"].items())
+def _figures(recipe: Recipe, found: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.4f}{_beside(recipe, name)}" for name, value in found["metrics"].items())
+
+
+def _beside(recipe: Recipe, figure: str) -> str:
+    """What the paper has for a figure, in brackets."""
+    if figure not in recipe.paper:
+        return ""
+    spread = recipe.paper.get(f"{figure}_spread")
+    return f" (paper: {recipe.paper[figure]}{'' if spread is None else f' ± {spread}'})"
 
 
 def _conclude(run: Run, path: Path, found: dict[str, Any]) -> None:
     if not run.processes.first:
         return
-    figures = _figures(found)
+    figures = _figures(run.recipe, found)
     write_result(path, run.recipe, run.seed, run.model, run.device, found)
     run.reporter.say(f"{run.recipe.experiment}/{run.recipe.name} seed {run.seed}: {figures}; {path}")
 
