@@ -189,6 +189,26 @@ def test_an_edited_description_is_refused(saved, changes, match):
     assert_not_loaded(folder, match)
 
 
+@pytest.mark.parametrize("changed", [{"sigma": 0.5}, {"norm": "pre"}, {"skips": []}, {"readout": "sum"}])
+def test_a_description_of_another_model_with_as_many_weights_is_refused(saved, changed):
+    folder, _ = saved
+    fields = json.loads((folder / "config.json").read_text())["model"]
+    edit(folder, model={**fields, **changed})
+    assert_not_loaded(folder, "model does not match model_sha256: it was altered")
+
+
+def test_a_description_of_an_earlier_version_has_no_digest_and_delays_are_checked_all_the_same(saved):
+    folder, _ = saved
+    path = folder / "config.json"
+    facts = json.loads(path.read_text())
+    del facts["model_sha256"]
+    path.write_text(json.dumps(facts))
+    load(folder)
+    edit(folder, model={**facts["model"], "max_delay": 2})
+    with pytest.raises(ValueError, match=r"conv\.position' must lie within 0 and max_delay - 1 = 1, got "):
+        load(folder)
+
+
 @pytest.mark.parametrize("name", ["x.safetensors", ".."])
 def test_weights_that_are_not_there_are_refused(saved, name):
     folder, _ = saved

@@ -155,11 +155,14 @@ def test_the_last_batch_of_a_pool_may_be_smaller():
     assert sorted(torch.cat(batches).tolist()) == list(range(7))
 
 
-def test_where_nothing_differs_in_length_it_is_refused():
-    with pytest.raises(ValueError, match=r"train\.by_length must be false where all examples are equally long"):
-        feed(Unequal(padded=False))
-    with pytest.raises(ValueError, match=r"train\.by_length must be false where all examples are equally long"):
-        feed(Unequal(longest=1))
+@pytest.mark.parametrize("task", [Unequal(padded=False), Unequal(longest=1)], ids=["no lengths", "one length"])
+def test_where_nothing_differs_in_length_it_changes_nothing(task):
+    for step in (0, 1, 70):
+        for some, others in zip(feed(task)(step), feed(task, by_length=False)(step), strict=True):
+            assert some.equal(others)
+
+
+def test_for_examples_without_end_it_is_refused():
     with pytest.raises(ValueError, match=r"train\.by_length must be false for a task whose examples are drawn"):
         small("flipflop/mgrade", "train.by_length=true")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mgrade.deploy.convert import from_model
+from mgrade.deploy.convert import check_exportable, from_model
 from mgrade.deploy.passes import optimise, prune, trim
 from mgrade.deploy.program import BITS, Program
 from mgrade.deploy.quantise import STATES, calibrate, quantise
@@ -46,6 +46,7 @@ def build(source: Source, choices: Choices, samples: Path | None = None) -> Prog
     """
     if samples is not None and choices.precision == "float32":
         raise ValueError("samples to find ranges on go with precision int8, got precision float32")
+    check_exportable(source.model)  # before it runs on sequences
     sequences = source.calibration(samples) if choices.precision == "int8" else []
     return program_of(source.model.eval(), choices, sequences, apart=source.apart, smallest=bool(source.sample))
 

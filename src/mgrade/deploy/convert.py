@@ -16,7 +16,6 @@ from mgrade.nn.block import GLU, MLP, Block, altered
 from mgrade.nn.convolution import DelayConv, DilatedConv
 from mgrade.nn.readout import Readout
 from mgrade.nn.recurrence import LRU, MinGRU
-from mgrade.ops import delay_kernel
 
 # 16 bits count the rows of a delay line.
 LONGEST = (1 << 16) - 2
@@ -29,9 +28,7 @@ def from_model(model: Model, *, snap: bool = False) -> Program:
     that it had over all delays together: fewer bytes, and as good as the taps are narrow. Otherwise every delay that
     the taps reach has its weight, and the outputs are the model's.
     """
-    if model.config.pair:
-        raise ValueError("a model with pair=True compares two documents: it has no single stream to export")
-    _check_own(model)
+    check_exportable(model)
     if model.encoder.weight.dtype not in (torch.float32, torch.float64):
         model = copy.deepcopy(model).float()
     builder = _Builder()
@@ -43,8 +40,10 @@ def from_model(model: Model, *, snap: bool = False) -> Program:
     return Program(inputs=model.config.inputs, tokens=model.config.tokens, ops=tuple(builder.ops))
 
 
-def _check_own(model: Model) -> None:
-    """Refuses a model that computes something else than its configuration says."""
+def check_exportable(model: Model) -> None:
+    """Refuses a model of two documents, and one that computes something else than its configuration says."""
+    if model.config.pair:
+        raise ValueError("a model with pair=True compares two documents: it has no single stream to export")
     for name, part in model.named_modules():
         holds_others = part is model or type(part) in (nn.ModuleList, Block, Readout)
         if altered(part, *((type(part),) if holds_others else ())):
@@ -114,7 +113,7 @@ class _Builder:
             lag = torch.arange(conv.weight.shape[1]) * conv.dilation
             return self.add("filter", [value], weight=conv.weight.t(), lag=lag)
         assert isinstance(conv, DelayConv)
-        kernel = delay_kernel(conv.weight, conv.position, length=conv.length, sigma=conv.sigma)
+        kernel = conv.kernel()
         if snap:
             weight, lag = conv.snapped()
             return self.add("taps", [value], weight=weight, lag=lag)

@@ -72,14 +72,16 @@ def wav_samples(program: Program, path: Path, known: About | None = None) -> Ite
 
     Sound is made as loud as the model learned it, where that is `known`, and must have its rate.
     """
-    return iter(_frames(program, path, known or About()))
+    return iter(_frames(program, path, known))
 
 
-def _frames(program: Program, path: Path, known: About) -> Array:
+def _frames(program: Program, path: Path, known: About | None) -> Array:
     if program.tokens:
         raise ValueError(f"{path}: the program reads token ids, not sound")
-    if known.channels and known.samples_per_second is None:
-        raise ValueError(f"{path}: the program reads {', '.join(known.channels)[:60]}, not sound")
+    if known is not None and known.samples_per_second is None and (known.channels or program.inputs != known.frame):
+        reads = ", ".join(known.channels)[:60] or f"{program.inputs // known.frame} channels"
+        raise ValueError(f"{path}: the program reads {reads}, not sound")
+    known = known or About()
     sound = read_wav(path, known.samples_per_second).astype(np.float32) * np.float32(known.gain / 32768)
     if len(sound) < program.inputs:
         raise ValueError(f"{path}: must hold {program.inputs} samples or more, got {len(sound)}")

@@ -15,14 +15,18 @@ from torch import Tensor, nn
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
 from mgrade.ops import _check, delay_kernel, dilated_conv
-from mgrade.ops._backend import has_tangents
+from mgrade.ops._backend import has_tangents, is_recorded, is_transformed
 
 
 class DelayConv(nn.Module):
     """Depthwise convolution whose taps have learnable weights and learnable delays.
 
-    weight, position (dim, taps). Positions stay within 0 .. length - 1: call `constrain_` after an update.
+    weight, position (dim, taps). Positions stay within 0 .. length - 1: those that an optimiser has moved beyond are
+    brought back when they are next used. Where calls are recorded, by `torch.compile` or as a CUDA graph, nobody looks:
+    call `constrain_` after every update there.
     """
+
+    _learned_at: int | None = None  # the version of positions when they were last used to learn, or tidied
 
     def __init__(self, dim: int, taps: int, length: int, sigma: float, init: str = "even", scale: float = 1.0):
         super().__init__()
@@ -49,9 +53,13 @@ class DelayConv(nn.Module):
 
     def drawn(self) -> Tensor:
         """The kernel, to be read only: on a CPU without gradients it is drawn anew only if the taps changed."""
+        self.tidy_()
         weight, position = self.weight, self.position
         if torch.is_grad_enabled() or has_tangents() or not _check.values_visible(weight):
-            return delay_kernel(weight, position, length=self.length, sigma=self.sigma)
+            kernel = delay_kernel(weight, position, length=self.length, sigma=self.sigma)
+            if self._learns():
+                self._learned_at = position._version
+            return kernel
         if self._drawn is not None:
             *taps, sigma, kernel = self._drawn
             same = sigma == self.sigma and kernel.dtype == weight.dtype and kernel.shape[1] == self.length
@@ -79,6 +87,25 @@ class DelayConv(nn.Module):
     def constrain_(self) -> None:
         """Brings positions back into their range: call after every update."""
         self.position.clamp_(0.0, self.last_position)
+        self.constrained()
+
+    def constrained(self) -> None:
+        """To be told that positions are within their range, so that `tidy_` has nothing to do."""
+        if self._looks() and self._learned_at is not None:
+            self._learned_at = self.position._version
+
+    def tidy_(self) -> None:
+        """Does so to positions that have changed since they were used to learn, and leaves others to be checked."""
+        if self._looks() and self._learned_at not in (None, self.position._version):
+            # unseen by autograd: an earlier pass may still wait for its gradient
+            self.position.data.clamp_(0.0, self.last_position)
+            self._learned_at = self.position._version
+
+    def _looks(self) -> bool:
+        return not (is_recorded() or is_transformed() or self.position.is_inference())
+
+    def _learns(self) -> bool:
+        return self._looks() and self.training and self.position.requires_grad and torch.is_grad_enabled()
 
     @torch.no_grad()
     def snap_(self) -> None:
@@ -90,6 +117,7 @@ class DelayConv(nn.Module):
 
     def snapped(self) -> tuple[Tensor, Tensor]:
         """weight, lag (dim, taps): what `snap_` sets, in rising order of the lags."""
+        self.tidy_()
         position, weight = self.position.detach(), self.weight.detach()
         reach = torch.arange(self.length, dtype=position.dtype, device=position.device)
         mass = torch.exp(-0.5 * ((reach - position[..., None]) / self.sigma) ** 2).sum(-1)

@@ -92,6 +92,7 @@ class Model(nn.Module):
             lengths = lengths.to(x.device, torch.int64)
             valid = torch.arange(time, device=x.device) < lengths[:, None]
             x = torch.where(valid if self.config.tokens else valid[..., None], x, 0)
+        self._check_tokens(x)
         if reset is not None:
             _check.reset_mask(reset, batch, time)
             reset = reset.to(x.device) if lengths is None else reset.to(x.device) & valid
@@ -129,6 +130,8 @@ class Model(nn.Module):
             with torch.no_grad():
                 torch._foreach_clamp_min_(positions, 0.0)
                 torch._foreach_clamp_max_(positions, convs[0].last_position)
+        for conv in convs:
+            conv.constrained()
 
     def save(self, folder: str | Path) -> None:
         """Writes `folder`: the configuration as JSON and the weights as safetensors, all or nothing."""
@@ -256,17 +259,20 @@ class Model(nn.Module):
         if config.tokens:
             if x.dtype not in (torch.int32, torch.int64) or x.dim() != 2:
                 raise ValueError(f"x must be token ids (batch, time), int32 or int64, got {x.dtype} {tuple(x.shape)}")
-            if x.numel() and _check.values_visible(x):
-                low, high = (int(end) for end in torch.aminmax(x))
-                if low < 0 or high >= config.inputs:
-                    worst = low if low < 0 else high
-                    raise ValueError(f"x must hold token ids from 0 to {config.inputs - 1}, got {worst}")
         elif not x.is_floating_point() or x.dim() != 3 or x.shape[2] != config.inputs:
             raise ValueError(f"x must be floating point (batch, time, {config.inputs}), got {x.dtype} {tuple(x.shape)}")
         elif x.dtype != (dtype := self._dtype) and not is_autocast(x):
             raise ValueError(f"x must have the dtype of the weights, {dtype}, got {x.dtype}")
         if config.pair and x.shape[0] % 2:
             raise ValueError(f"x must hold pairs of rows, first documents then second ones, got {x.shape[0]} rows")
+
+    def _check_tokens(self, x: Tensor) -> None:
+        """Refuses ids that the vocabulary does not have; padding, which may be anything, is 0 by now."""
+        if self.config.tokens and x.numel() and _check.values_visible(x):
+            low, high = (int(end) for end in torch.aminmax(x))
+            if low < 0 or high >= self.config.inputs:
+                worst = low if low < 0 else high
+                raise ValueError(f"x must hold token ids from 0 to {self.config.inputs - 1}, got {worst}")
 
     def _check_last(self, last: int | None, time: int, lengths: Tensor | None) -> None:
         if last is None:

@@ -32,6 +32,9 @@ def save(model: Model, folder: str | Path) -> None:
     """Writes `model` to `folder`, which is made if need be; one with another library's model in it is refused."""
     folder = Path(folder)
     check_folder(folder)
+    for part in model.modules():
+        if isinstance(part, DelayConv):
+            part.tidy_()
     whole = torch.contiguous_format
     # copies: shared weights are written wherever they are used
     tensors = {name: tensor.detach().cpu().clone(memory_format=whole) for name, tensor in model.state_dict().items()}
@@ -48,11 +51,16 @@ def save(model: Model, folder: str | Path) -> None:
         "weights": weights,
         "sha256": digest,
         "model": config.to_dict(),
+        "model_sha256": _digest(config.to_dict()),
     }
     replace(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
     for other in folder.glob(WEIGHTS):
         if other.name != weights:
             other.unlink(missing_ok=True)
+
+
+def _digest(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def _as_it_is(model: Model) -> ModelConfig:
@@ -98,6 +106,9 @@ def load(folder: str | Path) -> Model:
     if config.depth > len(tensors):
         raise ValueError(f"{path}: must have tensors for {config.depth} layers, has {len(tensors)} in all")
     check_tensors(path, config, tensors)
+    digest = _digest(description["model"])
+    if description.get("model_sha256", digest) != digest:  # earlier versions wrote none
+        raise ValueError(f"{folder / DESCRIPTION}: model does not match model_sha256: it was altered")
     model = Model(config)
     model.load_state_dict(tensors, assign=True)
     return model
@@ -128,3 +139,8 @@ def check_tensors(path: Path, config: ModelConfig, tensors: dict[str, torch.Tens
             )
         if not tensor.isfinite().all():
             raise ValueError(f"{path}: tensor {name!r} must be finite numbers")
+        if name.endswith(".conv.position"):
+            low, high, last = float(tensor.min()), float(tensor.max()), config.max_delay - 1
+            if low < 0 or high > last:
+                worst = low if low < 0 else high
+                raise ValueError(f"{path}: tensor {name!r} must lie within 0 and max_delay - 1 = {last}, got {worst:g}")

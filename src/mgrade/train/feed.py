@@ -44,9 +44,8 @@ class Feed:
         self.steps_per_epoch = count // batch
         if by_length:
             lengths = task.lengths(*self.examples)
-            if lengths is None or lengths.min() == lengths.max():
-                raise ValueError("train.by_length must be false where all examples are equally long, got true")
-            self.lengths = lengths.cpu()
+            if lengths is not None and lengths.min() < lengths.max():
+                self.lengths = lengths.cpu()
 
     def __call__(self, step: int) -> Batch:
         """This process's rows of the batch of `step`, counted from 0."""

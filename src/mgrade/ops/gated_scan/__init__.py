@@ -71,6 +71,9 @@ def gated_scan(
     _check.floating("gate", gate, (None, None, None), "(batch, time, hidden)")
     batch, time, hidden = gate.shape
     _check.floating("candidate", candidate, (batch, time, hidden), "(batch, time, hidden)")
+    if torch.is_autocast_enabled(gate.device.type):  # which makes one of them, but not the other, half precision
+        wider = torch.promote_types(gate.dtype, candidate.dtype)
+        gate, candidate = gate.to(wider), candidate.to(wider)
     _check.same_dtype("candidate", candidate, "gate", gate.dtype)
     initial, reset = _checked(gate, hidden, initial, reset, lengths)
     if is_plain():
