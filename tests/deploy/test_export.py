@@ -299,6 +299,13 @@ def test_ranges_are_found_on_a_tasks_own_data(task):
     assert all(np.array_equal(a, b) for a, b in zip(source.calibration(), source.calibration(), strict=True))
 
 
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_a_model_of_two_documents_is_refused_before_it_reads_any(precision):
+    model = Model(small("mgrade", pair=True, readout="mean"))
+    with pytest.raises(ValueError, match="compares two documents: it has no single stream to export"):
+        build(Source("model", model, None), Choices(precision))
+
+
 # Footprint ------------------------------------------------------------------------------------------------------------
 
 

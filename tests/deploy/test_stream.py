@@ -164,6 +164,9 @@ def test_sound_cut_short_gives_whole_frames(tmp_path):
         wav_samples(program_of(), path, About(samples_per_second=16000))
     with pytest.raises(ValueError, match=r"a\.wav: the program reads ax, ay, az, not sound"):
         wav_samples(program_of(), path, About(channels=("ax", "ay", "az")))
+    with pytest.raises(ValueError, match=r"a\.wav: the program reads 3 channels, not sound"):
+        wav_samples(program_of(), path, About())
+    assert len(list(wav_samples(program_of(), path, About(frame=3)))) == len(frames)
     whole = path.read_bytes()
     for damaged, message in (
         (whole[:-4], ": its header says 14 bytes of sound, got 11"),

@@ -193,3 +193,16 @@ def test_a_step_of_the_wrong_shape_is_refused(model, x_t):
 
 def test_a_step_of_the_wrong_width_is_refused(model):
     assert_refused(r"^x must be floating point", model.step, X[:, 0, :2], model.initial_state(2))
+
+
+@pytest.mark.parametrize("padding", [-100, -1, 3, 2**40])
+def test_padding_may_hold_any_token(reader, padding):
+    lengths = torch.tensor([2, 5])
+    ids = torch.ones(2, 5, dtype=torch.int64)
+    y, _ = reader(ids, lengths=lengths)
+    ids[0, 2:] = padding
+    padded, _ = reader(ids, lengths=lengths)
+    assert padded[0, :2].equal(y[0, :2])
+    assert padded[1].equal(y[1])
+    ids[1, 4] = padding
+    assert_refused(rf"^x must hold token ids from 0 to 2, got {padding}$", reader, ids, lengths=lengths)

@@ -200,3 +200,15 @@ def test_both_directions_cut_time_into_the_same_tiles(backend):
     from mgrade.ops.gated_scan import triton_across as across
 
     assert across.FORWARD.runs * across.FORWARD.steps == across.BACKWARD.runs * across.BACKWARD.steps
+
+
+def test_under_autocast_the_wider_of_two_types_is_taken():
+    layer, x = torch.nn.Linear(3, 3), torch.randn(2, 7, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        gate = layer(x)
+        assert gate.dtype == torch.bfloat16
+        h, last = gated_scan(gate, x)
+        assert (h.dtype, last.dtype) == (torch.float32, torch.float32)
+        assert h.equal(gated_scan(gate.float(), x)[0])
+    with pytest.raises(ValueError, match=r"candidate must have the dtype of gate"):
+        gated_scan(gate, x)

@@ -193,6 +193,13 @@ def assert_real(task, folder):
 
 
 @pytest.mark.parametrize("task", TASKS)
+def test_a_folder_that_was_named_must_be_there(tmp_path, monkeypatch, task):
+    monkeypatch.setenv("MGRADE_DATA", str(tmp_path / "typo"))
+    with pytest.raises(ValueError, match=r"^MGRADE_DATA must be a folder, got .*typo$"):
+        task.examples("train", 0, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.skipif(not HAS_AEON, reason="needs the package aeon")
 def test_real_copies_in_aeon(tmp_path, task):
     assert_real(task, tmp_path)

@@ -120,7 +120,7 @@ def stream(
     samples = wav_samples(program, wav, known) if wav else csv_samples(program, sys.stdin, "standard input", known)
     try:
         for outputs in stream(program, samples, known):
-            values = ",".join(f"{y:.6g}" for y in outputs)
+            values = ",".join(str(y).removesuffix(".0") for y in outputs)  # all digits that tell a number from others
             line = visible(" ".join(known.labels[outputs.argmax()].split())) if known and labels else values
             print(line, flush=True)
     except BrokenPipeError:  # whoever reads has enough

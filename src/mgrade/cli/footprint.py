@@ -33,7 +33,10 @@ Instantiated = Annotated[bool, typer.Option("--instantiated", help="Store delay 
 def footprint(
     subject: Annotated[str, typer.Argument(metavar="RECIPE|CHECKPOINT|EXPORT", help="What to measure.")],
     target: Annotated[Text, typer.Option("--target", metavar="CHIP", help="Judge this chip only.")] = None,
-    precision: At = Precision.float32,
+    precision: Annotated[
+        Optional[Precision],  # noqa: UP045
+        typer.Option("--precision", help="Of weights; with int8, buffers are int16. Default: float32."),
+    ] = None,
     others: Annotated[bool, typer.Option("--published", help="Also the published models of the task.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -44,12 +47,13 @@ def footprint(
 
     chips = CHIPS if target is None else (find_chip(target),)
     if program := open_program(subject):
-        if precision != Precision.float32 or others:
+        if precision is not None or others:
             raise ValueError(
                 f"{subject}: an export has its own precision, and no published models: leave the option out"
             )
         _show_program(subject, measure_program(program, chips), chips, as_json)
         return
+    precision = precision or Precision.float32
     found = find_subject(subject)
     measured = measure(found.config, precision.value)
     beside = [row.to_dict() for row in published(found.experiment or "")]

@@ -39,6 +39,14 @@ def data_folder() -> Path:
     return Path(os.environ.get("MGRADE_DATA") or "data")
 
 
+def _read_from() -> Path:
+    """The same to read from: if it was named, it must be there."""
+    folder = data_folder()
+    if os.environ.get("MGRADE_DATA") and not folder.is_dir():
+        raise ValueError(f"MGRADE_DATA must be a folder, got {folder}")
+    return folder
+
+
 def fetching(name: str) -> str:
     """What gets data that are missing where they were looked for; what is there in part must make way for it."""
     folder, source = data_folder(), SOURCES[name]
@@ -72,7 +80,7 @@ class Labelled(Task):
 
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
         """Values, labels and, where they differ, lengths."""
-        return _batch(self.read(split, data_folder()), device)
+        return _batch(self.read(split, _read_from()), device)
 
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
         """Cross-entropy of the pooled outputs."""
@@ -101,7 +109,7 @@ class Labelled(Task):
 
     def check_test(self) -> None:
         """Reads the test set, and lets go of it."""
-        self.read("test", data_folder())
+        self.read("test", _read_from())
 
     def _logits(self, model: Model, values: Tensor, labels: Tensor, lengths: Tensor | None = None) -> Tensor:
         logits: Tensor = model(self.prepare(values), lengths=lengths)[0]
@@ -124,7 +132,7 @@ class HeldOut(Labelled):
         """As in `Labelled`. What is held out depends on the task alone: it is the same for all seeds."""
         if split == "test":
             return super().examples(split, seed, device)
-        whole = self.read("train", data_folder())
+        whole = self.read("train", _read_from())
         count = len(whole.labels)
         order = torch.randperm(count, generator=generator(0, "held out", count)).numpy()
         held = max(1, round(self.held_out * count))
