@@ -102,7 +102,8 @@ class DelayConv(nn.Module):
             self._learned_at = self.position._version
 
     def _looks(self) -> bool:
-        return not (is_recorded() or is_transformed() or self.position.is_inference())
+        captured = self.position.is_cuda and torch.cuda.is_current_stream_capturing()
+        return not (is_recorded() or is_transformed() or captured or self.position.is_inference())
 
     def _learns(self) -> bool:
         return self._looks() and self.training and self.position.requires_grad and torch.is_grad_enabled()
