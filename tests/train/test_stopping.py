@@ -28,6 +28,19 @@ def test_a_time_limit_stops_cleanly(tmp_path):
     assert path.exists()
 
 
+def test_output_that_nobody_reads_any_more_stops_it_with_a_line(tmp_path):
+    command = [sys.executable, "-m", "mgrade", "train", "flipflop/mgrade", "--out", str(tmp_path), "--seed", "0"]
+    for setting in SETTINGS:
+        command += ["--set", setting]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()
+    assert process.stderr.read() == "mgrade: standard output cannot be written: whoever read it has gone\n"
+    assert process.wait() == 2
+    process.stderr.close()
+    (path,) = launch(small(), seeds=[0], root=tmp_path, resume=True)
+    assert path.exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_a_run_that_goes_on(tmp_path, number):
     command = [sys.executable, "-m", "mgrade", "train", "flipflop/mgrade", "--out", str(tmp_path), "--seed", "0"]

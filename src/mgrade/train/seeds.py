@@ -128,6 +128,8 @@ def _launch(
                 _train(run, root, resume, deadline, asked)
             del run  # and what it has on the device, before the next one is made
         processes.wait()  # nobody leaves while another still talks
+    except BrokenPipeError:
+        raise ValueError("standard output cannot be written: whoever read it has gone") from None
     except OSError as error:
         raise ValueError(f"{error.filename or root}: cannot be written: {error.strerror}") from None
     finally:
