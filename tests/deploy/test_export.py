@@ -315,6 +315,8 @@ def test_a_footprint_is_the_programs_bytes_to_the_last(preset):
         program = program_of(preset, readout=readout, tokens=readout == "mean")
         for one in (program, integer(program)):
             figures = measure_program(one)
+            kind = ("float32", "float32") if one is program else ("int8", "int16")  # as `mgrade export` calls them
+            assert (figures["precision"], figures["activations"]) == kind
             assert figures["parameters"]["bytes"] == one.parameter_bytes == figures["needs"]["parameters"]
             assert figures["buffer"]["bytes"] == one.state_bytes == figures["needs"]["buffer"]
             for what in ("parameters", "buffer"):

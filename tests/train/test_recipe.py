@@ -45,6 +45,7 @@ def test_values_are_set_by_dotted_keys():
     assert (recipe.model.dim, recipe.train.steps, recipe.task.targets, recipe.seeds) == (64, 7, "all", (4, 5))
     assert load_recipe("flipflop/mgrade", ["model.gate_bias=-2.5"]).model.gate_bias == -2.5
     assert load_recipe("flipflop/mgrade", ["model.gate_bias=open"]).model.gate_bias == "open"
+    assert load_recipe("flipflop/mgrade", ["model.sigma=.5", "model.gate_bias=-4."]).model.gate_bias == -4.0
     assert load_recipe("lorenz/mgrade", ["train.steps=9"]).train.epochs is None
 
 

@@ -4,7 +4,6 @@ import errno
 import gc
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -212,9 +211,7 @@ def test_the_checkpoint_that_validation_chose_is_what_is_judged(tmp_path):
 def test_a_result_that_is_there_is_not_run_again_and_another_recipes_is_not_written_over(tmp_path, capsys):
     (path,) = launch(small(), seeds=[0], root=tmp_path)
     before = path.read_bytes()
-    assert re.search(
-        r"flipflop/mgrade seed 0: test_accuracy 0\.\d{4} \(paper: 0.996 ± 0.003\), ", capsys.readouterr().out
-    )
+    assert " (paper: 0.996 ± 0.003), " in capsys.readouterr().out
     launch(small(), seeds=[0], root=tmp_path)
     out = capsys.readouterr().out
     assert "flipflop/mgrade seed 0 is finished: test_accuracy " in out

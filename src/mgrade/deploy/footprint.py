@@ -71,7 +71,8 @@ def measure_program(program: Program, chips: Iterable[Chip] = CHIPS) -> dict[str
     parameters, buffer = _total(stored), _total(kept)
     kinds = dict.fromkeys(op.kind for op in program.ops)
     return {
-        "precision": program.precision,
+        "precision": "int8" if program.integer else "float32",
+        "activations": program.precision,
         "parameters": parameters,
         "buffer": buffer,
         "components": {

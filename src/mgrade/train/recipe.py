@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -208,7 +209,9 @@ def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def _value(text: str) -> Any:
-    """A value as TOML writes it; anything else is a string."""
+    """A value as TOML writes it, or a number as shells do, .5 and 5.; anything else is a string."""
+    if re.fullmatch(r"[+-]?(\.\d+|\d+\.)(e[+-]?\d+)?", text, re.ASCII | re.IGNORECASE):
+        return float(text)
     try:
         found = tomllib.loads(f"value = {text}")
         return found["value"] if len(found) == 1 else text
