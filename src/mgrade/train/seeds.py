@@ -233,8 +233,10 @@ def _beside(recipe: Recipe, figure: str) -> str:
     """What the paper has for a figure, in brackets."""
     if figure not in recipe.paper:
         return ""
-    spread = recipe.paper.get(f"{figure}_spread")
-    return f" (paper: {recipe.paper[figure]}{'' if spread is None else f' ± {spread}'})"
+    value, spread = str(recipe.paper[figure]), recipe.paper.get(f"{figure}_spread")
+    if "paper" in value:  # as in "not in the paper"
+        return f" ({value})"
+    return f" (paper: {value}{'' if spread is None else f' ± {spread}'})"
 
 
 def _conclude(run: Run, path: Path, found: dict[str, Any]) -> None:
