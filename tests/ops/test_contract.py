@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from helpers import INTERPRETED, TOLERANCE, assert_close, each_operator, place, some
+from helpers import INTERPRETED, OPERATORS, TOLERANCE, assert_close, each_operator, place, some
 
 INF, NAN = float("inf"), float("nan")
 BATCH, TIME, CHANNELS = 2, 19, 3
@@ -163,3 +163,11 @@ def test_a_step_or_two_of_one_or_many_channels_equal_each_channel_alone(operator
         out, last = operator(operator.channel(tensors, channel), backend=backend)
         same(y[..., channel : channel + 1], out, y)
         same(state[..., channel : channel + 1], last, y)
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+def test_tensors_without_values_give_the_same_shapes(operator):
+    expected = operator(operator.sample(BATCH, TIME, CHANNELS))
+    for actual, wanted in zip(operator(operator.sample(BATCH, TIME, CHANNELS, device="meta")), expected, strict=True):
+        assert actual.is_meta
+        assert (actual.shape, actual.dtype) == (wanted.shape, wanted.dtype)

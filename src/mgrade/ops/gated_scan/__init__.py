@@ -20,6 +20,7 @@ from mgrade.ops._backend import (
     choose,
     first_only,
     implements,
+    is_autocast,
     is_one_step,
     is_plain,
     like_result,
@@ -71,7 +72,7 @@ def gated_scan(
     _check.floating("gate", gate, (None, None, None), "(batch, time, hidden)")
     batch, time, hidden = gate.shape
     _check.floating("candidate", candidate, (batch, time, hidden), "(batch, time, hidden)")
-    if torch.is_autocast_enabled(gate.device.type):  # which makes one of them, but not the other, half precision
+    if is_autocast(gate):  # which makes one of them, but not the other, half precision
         wider = torch.promote_types(gate.dtype, candidate.dtype)
         gate, candidate = gate.to(wider), candidate.to(wider)
     _check.same_dtype("candidate", candidate, "gate", gate.dtype)
