@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import ModuleType
 from typing import NoReturn, ParamSpec, TypeVar
 
 import torch
@@ -134,6 +136,12 @@ def choose(backend: str, tensor: Tensor) -> str:
             f" available: {', '.join(available())}"
         )
     return backend
+
+
+@functools.cache
+def implementation(operator: str, backend: str) -> ModuleType:
+    """The module `mgrade.ops.<operator>.<backend>`, imported when it is first needed: Triton takes its time."""
+    return importlib.import_module(f"mgrade.ops.{operator}.{backend}")
 
 
 def is_one_step(x: Tensor) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgrade.ops._backend import choose, implements, like_result, refuse_second
+from mgrade.ops._backend import choose, implementation, implements, like_result, refuse_second
 
 # More classes than this go the way of plain PyTorch.
 MAX_FUSED = 256
@@ -38,9 +38,7 @@ def cross_entropy(logits: Tensor, target: Tensor, weight: Tensor | None = None) 
 @implements("mgrade::cross_entropy")
 def _forward(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """The loss, and its gradient, which costs nothing more while the logits are there."""
-    from mgrade.ops.cross_entropy import triton
-
-    return triton.forward(logits, target)
+    return implementation("cross_entropy", "triton").forward(logits, target)
 
 
 @torch.library.register_fake("mgrade::cross_entropy")

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgrade.ops._backend import first_only, implements, like_result
-from mgrade.ops.delay_conv._implementation import implementation
+from mgrade.ops._backend import first_only, implementation, implements, like_result
 
 torch.library.define(
     "mgrade::fir",
@@ -25,7 +24,7 @@ torch.library.define(
 def _forward(
     x: Tensor, kernel: Tensor, history: Tensor | None, reset: Tensor | None, dilation: int, skip: bool, backend: str
 ) -> Tensor:
-    y: Tensor = implementation(backend).fir_forward(x, kernel, history, reset, dilation, skip)
+    y: Tensor = implementation("delay_conv", backend).fir_forward(x, kernel, history, reset, dilation, skip)
     return y
 
 
@@ -40,7 +39,7 @@ def _backward(
     skip: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    grads: tuple[Tensor, Tensor, Tensor] = implementation(backend).fir_backward(
+    grads: tuple[Tensor, Tensor, Tensor] = implementation("delay_conv", backend).fir_backward(
         grad, x, kernel, history, reset, dilation, skip
     )
     return grads

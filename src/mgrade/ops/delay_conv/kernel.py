@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgrade.ops._backend import first_only, implements
-from mgrade.ops.delay_conv._implementation import implementation
+from mgrade.ops._backend import first_only, implementation, implements
 
 torch.library.define(
     "mgrade::delay_kernel",
@@ -22,7 +21,7 @@ torch.library.define(
 
 @implements("mgrade::delay_kernel")
 def _forward(weight: Tensor, position: Tensor, length: int, sigma: float, backend: str) -> Tensor:
-    kernel: Tensor = implementation(backend).kernel_forward(weight, position, length, sigma)
+    kernel: Tensor = implementation("delay_conv", backend).kernel_forward(weight, position, length, sigma)
     return kernel
 
 
@@ -30,7 +29,9 @@ def _forward(weight: Tensor, position: Tensor, length: int, sigma: float, backen
 def _backward(
     grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma: float, backend: str
 ) -> tuple[Tensor, Tensor]:
-    grads: tuple[Tensor, Tensor] = implementation(backend).kernel_backward(grad_kernel, weight, position, sigma)
+    grads: tuple[Tensor, Tensor] = implementation("delay_conv", backend).kernel_backward(
+        grad_kernel, weight, position, sigma
+    )
     return grads
 
 

@@ -6,15 +6,14 @@ numbers, which a real matrix product makes and reads: no complex sequence is eve
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import choose, first_only, implements, is_plain, like_result
-from mgrade.ops.diagonal_scan import c, reference
+from mgrade.ops._backend import choose, first_only, implementation, implements, is_plain, like_result
+from mgrade.ops.diagonal_scan import reference
 
 __all__ = ["diagonal_scan", "diagonal_scan_pairs"]
 
@@ -117,14 +116,6 @@ def _scan(
     return h, last
 
 
-def _implementation(backend: str) -> ModuleType:
-    if backend == "triton":
-        from mgrade.ops.diagonal_scan import triton
-
-        return triton
-    return c if backend == "c" else reference
-
-
 @implements("mgrade::diagonal_scan")
 def _forward(
     decay: Tensor,
@@ -134,7 +125,7 @@ def _forward(
     lengths: Tensor | None,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
-    return _implementation(backend).forward(decay, drive, initial, reset, lengths)
+    return implementation("diagonal_scan", backend).forward(decay, drive, initial, reset, lengths)
 
 
 @implements("mgrade::diagonal_scan_backward")
@@ -151,7 +142,7 @@ def _backward(
     """The gradients of decay, drive and initial state."""
     if grad_last is not None:
         grad_last = grad_last.resolve_conj()
-    return _implementation(backend).backward(grad_h, grad_last, decay, initial, reset, lengths, h)
+    return implementation("diagonal_scan", backend).backward(grad_h, grad_last, decay, initial, reset, lengths, h)
 
 
 @torch.library.register_fake("mgrade::diagonal_scan")

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import choose, implements, like_result
+from mgrade.ops._backend import choose, implementation, implements, like_result
 
 torch.library.define("mgrade::dropout", "(Tensor x, Tensor keep, Tensor? base, float gain) -> Tensor")
 
@@ -39,9 +39,7 @@ def kept(x: Tensor, share: float, whole: bool = False) -> Tensor:
 
 @implements("mgrade::dropout")
 def _forward(x: Tensor, keep: Tensor, base: Tensor | None, gain: float) -> Tensor:
-    from mgrade.ops.dropout import triton
-
-    return triton.forward(x, keep, base, gain)
+    return implementation("dropout", "triton").forward(x, keep, base, gain)
 
 
 @torch.library.register_fake("mgrade::dropout")

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import choose, first_only, implements, is_one_step, like_result
+from mgrade.ops._backend import choose, first_only, implementation, implements, is_one_step, like_result
 from mgrade.ops.dropout import dropout as drop
 from mgrade.ops.dropout import kept
 from mgrade.ops.feedforward import c
@@ -100,9 +100,9 @@ def _forward(
     """The outputs, and what the gradient needs: z before a norm, empty without one; in C what GELU was given."""
     if backend == "c":
         return c.forward(x, input, input_bias, output, output_bias)
-    from mgrade.ops.feedforward import triton
-
-    return triton.forward(x, input, input_bias, output, output_bias, scale, shift, base, keep, gain, eps)
+    return implementation("feedforward", "triton").forward(
+        x, input, input_bias, output, output_bias, scale, shift, base, keep, gain, eps
+    )
 
 
 @implements("mgrade::feedforward_backward")
@@ -126,9 +126,9 @@ def _backward(
     """
     if backend == "c":
         return *c.backward(grad, x, trace, input, output), x.new_empty(0)
-    from mgrade.ops.feedforward import triton
-
-    return triton.backward(grad, x, trace, input, input_bias, output, scale, keep, apart, gain, eps)
+    return implementation("feedforward", "triton").backward(
+        grad, x, trace, input, input_bias, output, scale, keep, apart, gain, eps
+    )
 
 
 @torch.library.register_fake("mgrade::feedforward")

@@ -6,7 +6,6 @@ the linear layer that makes them from x, and so spares several passes over memor
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -19,13 +18,14 @@ from mgrade.ops._backend import (
     channels_last,
     choose,
     first_only,
+    implementation,
     implements,
     is_autocast,
     is_one_step,
     is_plain,
     like_result,
 )
-from mgrade.ops.gated_scan import c, reference
+from mgrade.ops.gated_scan import reference
 from mgrade.ops.linear import add_product, outer_product, product
 
 __all__ = ["gated_recurrence", "gated_scan"]
@@ -143,14 +143,6 @@ def _across(gate: Tensor, candidate: Tensor, backend: str) -> bool:
     return backend == "triton" and channels_last(gate, candidate)
 
 
-def _implementation(backend: str) -> ModuleType:
-    if backend == "triton":
-        from mgrade.ops.gated_scan import triton
-
-        return triton
-    return c if backend == "c" else reference
-
-
 @implements("mgrade::gated_scan")
 def _scan(
     gate: Tensor,
@@ -162,10 +154,8 @@ def _scan(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The states, the last one, and what the gradient needs beside them: nothing where the states serve."""
     if _across(gate, candidate, backend):
-        from mgrade.ops.gated_scan import triton_across
-
-        return triton_across.forward(gate, candidate, initial, reset, lengths)
-    return _implementation(backend).forward(gate, candidate, None, None, initial, reset, lengths)
+        return implementation("gated_scan", "triton_across").forward(gate, candidate, initial, reset, lengths)
+    return implementation("gated_scan", backend).forward(gate, candidate, None, None, initial, reset, lengths)
 
 
 @implements("mgrade::gated_scan_backward")
@@ -184,10 +174,10 @@ def _scan_backward(
     across = _across(gate, candidate, backend)
     packed = _like_packed(gate, gate.shape[2], backend, across)
     if across:
-        from mgrade.ops.gated_scan import triton_across
-
-        return packed, triton_across.backward(grad, grad_last, gate, candidate, reset, lengths, trace, packed)
-    _, grad_initial = _implementation(backend).backward(
+        return packed, implementation("gated_scan", "triton_across").backward(
+            grad, grad_last, gate, candidate, reset, lengths, trace, packed
+        )
+    _, grad_initial = implementation("gated_scan", backend).backward(
         grad, grad_last, gate, candidate, None, initial, reset, lengths, trace, packed
     )
     return packed, grad_initial
@@ -206,7 +196,9 @@ def _recurrence(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     gates = product(x, weight, backend)
     beside = x if skip else None
-    y, last, trace = _implementation(backend).forward(*gates.chunk(2, -1), bias, beside, initial, reset, lengths)
+    y, last, trace = implementation("gated_scan", backend).forward(
+        *gates.chunk(2, -1), bias, beside, initial, reset, lengths
+    )
     return y, last, gates, trace
 
 
@@ -230,7 +222,7 @@ def _recurrence_backward(
         packed = _memory.empty((*x.shape[:2], weight.shape[0]), x.dtype)
     else:
         packed = _like_packed(x, weight.shape[0] // 2, backend)
-    grad_bias, grad_initial = _implementation(backend).backward(
+    grad_bias, grad_initial = implementation("gated_scan", backend).backward(
         grad, grad_last, *gates.chunk(2, -1), bias, initial, reset, lengths, trace, packed
     )
     grad_x = add_product(grad if skip else None, packed, weight, backend)
@@ -257,11 +249,9 @@ def _fake_scan(
 ) -> tuple[Tensor, Tensor, Tensor]:
     across = _across(gate, candidate, backend)
     if across:
-        from mgrade.ops.gated_scan import triton_across
-
-        shape = triton_across.trace_shape(*gate.shape)
+        shape = implementation("gated_scan", "triton_across").trace_shape(*gate.shape)
     else:
-        shape = _implementation(backend).trace_shape(*gate.shape, False)
+        shape = implementation("gated_scan", backend).trace_shape(*gate.shape, False)
     trace = gate.new_empty(shape, dtype=accumulator(gate.dtype))
     return like_result(gate, backend, across), _like_state(gate, gate.shape[2]), trace
 
@@ -296,7 +286,7 @@ def _fake_recurrence(
     batch, time = x.shape[:2]
     hidden = weight.shape[0] // 2
     y = like_result(x.new_empty(1, 1, 1).expand(batch, time, hidden), backend)
-    shape = _implementation(backend).trace_shape(batch, time, hidden, skip)
+    shape = implementation("gated_scan", backend).trace_shape(batch, time, hidden, skip)
     trace = x.new_empty(shape, dtype=accumulator(x.dtype))
     return y, _like_state(x, hidden), _like_packed(x, hidden, backend), trace
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import choose, first_only, implements, like_result
+from mgrade.ops._backend import choose, first_only, implementation, implements, like_result
 
 torch.library.define(
     "mgrade::glu",
@@ -41,17 +41,13 @@ def _forward(
     x: Tensor, value: Tensor, value_bias: Tensor, gate: Tensor, gate_bias: Tensor, base: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The outputs, and what the gradient needs: gelu(x), and value and gate before their biases, side by side."""
-    from mgrade.ops.glu import triton
-
-    return triton.forward(x, *_stacked(value, value_bias, gate, gate_bias), base)
+    return implementation("glu", "triton").forward(x, *_stacked(value, value_bias, gate, gate_bias), base)
 
 
 @implements("mgrade::glu_backward")
 def _backward(grad: Tensor, x: Tensor, active: Tensor, pair: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient of x, and those of value, gate, value_bias and gate_bias, flat."""
-    from mgrade.ops.glu import triton
-
-    return triton.backward(grad, x, active, pair, *_stacked(*parameters))
+    return implementation("glu", "triton").backward(grad, x, active, pair, *_stacked(*parameters))
 
 
 def _stacked(value: Tensor, value_bias: Tensor, gate: Tensor, gate_bias: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mgrade.ops._backend import choose, first_only, implements, is_autocast, like_result
+from mgrade.ops._backend import choose, first_only, implementation, implements, is_autocast, like_result
 from mgrade.ops.dropout import dropout as drop
 from mgrade.ops.dropout import kept
 
@@ -59,17 +59,13 @@ def layer_norm(
 
 @implements("mgrade::layer_norm")
 def _forward(*arguments: Any) -> Tensor:
-    from mgrade.ops.layer_norm import triton
-
-    return triton.forward(*arguments)
+    return implementation("layer_norm", "triton").forward(*arguments)
 
 
 @implements("mgrade::layer_norm_backward")
 def _backward(*arguments: Any) -> tuple[Tensor, Tensor]:
     """The gradient of x, and with `sums` those of scale and shift, (2, channels) in float32, else nothing."""
-    from mgrade.ops.layer_norm import triton
-
-    return triton.backward(*arguments)
+    return implementation("layer_norm", "triton").backward(*arguments)
 
 
 @torch.library.register_fake("mgrade::layer_norm")

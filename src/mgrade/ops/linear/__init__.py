@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade.ops import _check
-from mgrade.ops._backend import accumulator, choose, first_only, implements, like_result
+from mgrade.ops._backend import accumulator, choose, first_only, implementation, implements, like_result
 from mgrade.ops.linear import c
 
 torch.library.define("mgrade::linear", "(Tensor x, Tensor weight, Tensor? bias, Tensor? base, Tensor? gain) -> Tensor")
@@ -45,9 +45,7 @@ def linear(
 def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
     """x @ weight^T, laid out as `backend` likes it: (batch, time, inputs) -> (batch, time, outputs)."""
     if backend == "triton":
-        from mgrade.ops.linear import triton
-
-        return triton.product(x, weight)
+        return implementation("linear", "triton").product(x, weight)
     if backend == "c" and x.dtype in c.TYPES:
         return c.product(x, weight.t())
     return torch.mm(x.flatten(0, 1), weight.to(x.dtype).t()).unflatten(0, x.shape[:2])
@@ -56,9 +54,7 @@ def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
 def add_product(base: Tensor | None, grad: Tensor, weight: Tensor, backend: str) -> Tensor:
     """base + grad @ weight, the way back through `product`: (batch, time, outputs) -> (batch, time, inputs)."""
     if backend == "triton":
-        from mgrade.ops.linear import triton
-
-        return triton.product(grad, weight.t(), base)
+        return implementation("linear", "triton").product(grad, weight.t(), base)
     if backend == "c" and grad.dtype in c.TYPES:
         return c.product(grad, weight, base)
     y = torch.mm(grad.flatten(0, 1), weight.to(grad.dtype)).unflatten(0, grad.shape[:2])
@@ -68,9 +64,7 @@ def add_product(base: Tensor | None, grad: Tensor, weight: Tensor, backend: str)
 def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
     """The gradient of `weight` in `product`: the sum over batch and time of grad x^T, (outputs, inputs)."""
     if backend == "triton":
-        from mgrade.ops.linear import triton
-
-        return triton.outer(grad, x)
+        return implementation("linear", "triton").outer(grad, x)
     grad, x = grad.to(accumulator(x.dtype)), x.to(accumulator(x.dtype))
     if backend == "c" and grad.shape[2] * x.shape[2] <= c.MAX_SUMS:
         return c.outer(grad, x)
@@ -81,9 +75,7 @@ def outer_product(grad: Tensor, x: Tensor, backend: str) -> Tensor:
 
 @implements("mgrade::linear")
 def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, base: Tensor | None, gain: Tensor | None) -> Tensor:
-    from mgrade.ops.linear import triton
-
-    return triton.product(x, weight, base, bias, gain)
+    return implementation("linear", "triton").product(x, weight, base, bias, gain)
 
 
 @implements("mgrade::linear_backward")
@@ -92,8 +84,7 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of x, empty unless wanted; of weight and then bias, if wanted, flat; of base and gain, if there is
     a gain, else empty."""
-    from mgrade.ops.linear import triton
-
+    triton = implementation("linear", "triton")
     grad = triton.along_time(grad)
     grad_x = add_product(None, grad, weight, "triton") if to_x else grad.new_empty(0)
     flat = triton.outer(grad, x, sums=to_bias).flatten().to(weight.dtype)
