@@ -1,4 +1,4 @@
-"""Which implementation serves a call."""
+"""Chooses the implementation for a call, and tells which modes of PyTorch are active."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ BACKENDS = ("auto", "reference", "c", "triton")
 C_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128)
 TRITON_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
 
-
 HAS_C = _c.LIBRARY is not None
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 # Triton kernels can also run on the CPU, slowly, through Triton's interpreter: that is how they are tested there.
@@ -43,10 +42,10 @@ _plain = ContextVar("mgrade.ops.plain", default=False)
 
 @contextmanager
 def plain() -> Iterator[None]:
-    """Within it, every operator is plain PyTorch: slower, but any derivative of it can be had.
+    """Within this context every operator is plain PyTorch: slower, but differentiable any number of times.
 
-    What is computed elsewhere has first derivatives, backwards. (Under `torch.func` and forward-mode differentiation
-    operators are plain by themselves.)
+    Otherwise operators have first derivatives only, by backpropagation. (Under `torch.func` and forward-mode
+    differentiation they are plain automatically.)
     """
     before = _plain.set(True)
     try:
@@ -56,34 +55,34 @@ def plain() -> Iterator[None]:
 
 
 def is_plain() -> bool:
-    """Whether something is under way that only operators of PyTorch itself know how to take part in."""
+    """Whether a mode is active that supports only PyTorch's own operators: `plain`, `torch.func` or forward mode."""
     if torch.compiler.is_compiling():
         return False
     return _plain.get() or is_transformed() or has_tangents()
 
 
 def is_transformed() -> bool:
-    """Whether tensors are those of a `torch.func` transform, whose values cannot be looked at."""
+    """Whether a `torch.func` transform is active, whose tensors hide their values."""
     return torch._C._functorch.maybe_current_level() is not None
 
 
 def is_recorded() -> bool:
-    """Whether calls are written down to be repeated, or tensors have shapes alone: no value holds beyond this call.
+    """Whether calls are being traced, or tensors are fake: values must be neither read nor cached.
 
-    So it is within `torch.compile`, `torch.export`, `torch.jit.trace`, `make_fx` and `FakeTensorMode`.
+    True within `torch.compile`, `torch.export`, `torch.jit.trace`, `make_fx` and `FakeTensorMode`.
     """
     return torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack() > 0
 
 
 def has_tangents() -> bool:
-    """Whether forward-mode differentiation is under way: tensors may have derivatives that their values do not show."""
+    """Whether forward-mode differentiation is active: equal tensors may then have different tangents."""
     return forward_ad._current_level >= 0
 
 
 def implements(operator: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
-    """Makes a function what an operator does, on the device of its first tensor.
+    """Registers a function as the implementation of an operator, run on the device of its first tensor.
 
-    Triton launches on the current device, whichever device its tensors are on.
+    Without that, Triton would launch on the current device, whichever device its tensors are on.
     """
 
     def register(function: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -102,12 +101,12 @@ def implements(operator: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
 
 
 def first_only(operator: str) -> None:
-    """Makes the derivative of a gradient operator an error: without it PyTorch would take it for zero."""
+    """Makes differentiating a gradient operator an error; PyTorch would otherwise take the derivative to be zero."""
     torch.library.register_autograd(operator, lambda ctx, *grads: refuse_second(operator))
 
 
 def refuse_second(operator: str) -> NoReturn:
-    """Says how second derivatives are to be had."""
+    """Raises an error that says how to get second derivatives."""
     raise RuntimeError(
         f"{operator} has no derivative of its own: for second derivatives run the model within mgrade.ops.plain()"
     )
@@ -140,14 +139,14 @@ def choose(backend: str, tensor: Tensor) -> str:
 
 @functools.cache
 def implementation(operator: str, backend: str) -> ModuleType:
-    """The module `mgrade.ops.<operator>.<backend>`, imported when it is first needed: Triton takes its time."""
+    """The module `mgrade.ops.<operator>.<backend>`, imported on first use, because importing Triton is slow."""
     return importlib.import_module(f"mgrade.ops.{operator}.{backend}")
 
 
 def is_one_step(x: Tensor) -> bool:
-    """Whether x (batch, time, channels) is a step of a stream on a CPU, of which launching takes longer than computing.
+    """Whether x (batch, time, channels) is one step of a stream on a CPU, where calls cost more than arithmetic.
 
-    A few calls of PyTorch serve it best, without the operators that a gradient or a tracer would see.
+    A few direct PyTorch calls are then fastest; nothing needs operators that autograd or a tracer could see.
     """
     return (
         x.shape[1] == 1
@@ -160,7 +159,7 @@ def is_one_step(x: Tensor) -> bool:
 
 
 def is_autocast(x: Tensor) -> bool:
-    """Whether autocast is on where x is; PyTorch cannot be asked where nothing is computed."""
+    """Whether autocast is enabled for the device of x; PyTorch raises an error if asked about `meta`."""
     device = x.device.type
     return device != "meta" and torch.is_autocast_enabled(device)
 

@@ -1,4 +1,4 @@
-"""The C kernels: found beside this file if a compiler was there at installation, called through ctypes."""
+"""The C kernels, called through ctypes: a library beside this file, if a compiler was available at installation."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 
 from mgrade._library import load_library
 
-# Below this many multiply-adds a second thread costs more than it brings.
+# Below this many multiply-adds a second thread costs more than it saves.
 PARALLEL_FROM = 1 << 15
-# Columns of a panel of a matrix, as in product.h.
+# Columns per panel of a matrix, as in product.h.
 PANEL = 16
-# Rows that go through a layer together, and are worth a group of their own.
+# Rows that pass through a layer together; the least for a group of their own.
 ROWS = 96
-# Groups of rows whose sums are kept apart, at most: the same whatever the number of threads.
+# Most groups of rows with separate sums; does not depend on the number of threads.
 PARTS = 16
 
 _SUFFIX = {torch.float32: "f32", torch.complex64: "f32", torch.float64: "f64", torch.complex128: "f64"}
@@ -54,33 +54,33 @@ LIBRARY = load_library(Path(__file__).parent, "_kernels", _declare)
 
 
 def call(name: str, dtype: torch.dtype, *arguments: Tensor | int | float | None) -> None:
-    """Runs a kernel. Tensors become addresses: the caller keeps them alive, on the CPU and laid out as agreed."""
+    """Runs a kernel. Tensors are passed by address: the caller keeps them alive, on the CPU and in the right layout."""
     function = getattr(LIBRARY, f"mgrade_{name}_{_SUFFIX[dtype]}")
     function(*(a.data_ptr() if isinstance(a, Tensor) else a for a in arguments))
 
 
 def rows(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """`tensor` (batch, time, channels) in `dtype` with adjacent channels, copied only if it is not so already."""
+    """`tensor` (batch, time, channels) in `dtype` with contiguous channels, copied only if needed."""
     tensor = tensor.to(dtype)
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
 def contiguous(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """`tensor` in `dtype` without gaps, or None."""
+    """`tensor` in `dtype`, made contiguous, or None."""
     return None if tensor is None else tensor.to(dtype).contiguous()
 
 
 def panels(matrix: Tensor) -> Tensor:
-    """`matrix` (K, N) as the products take it: (N / PANEL, K, PANEL), filled up with zeros."""
+    """`matrix` (K, N) in the layout of the products: (N / PANEL, K, PANEL), padded with zeros."""
     filled = F.pad(matrix, (0, -matrix.shape[1] % PANEL))
     return filled.unflatten(1, (-1, PANEL)).transpose(0, 1).contiguous()
 
 
 def parts(rows: int) -> int:
-    """How many groups of rows are summed apart."""
+    """The number of groups of rows with separate sums."""
     return max(1, min(PARTS, -(-rows // ROWS)))
 
 
 def threads(work: int) -> int:
-    """How many threads a kernel of `work` multiply-adds is worth."""
+    """The number of threads for a kernel of `work` multiply-adds."""
     return torch.get_num_threads() if work >= PARALLEL_FROM else 1

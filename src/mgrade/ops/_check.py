@@ -8,7 +8,7 @@ from torch import Tensor
 from mgrade.ops._backend import is_recorded, is_transformed
 
 NARROWEST = 1e-30
-"""The least `sigma`: narrower ones, or the distances that they divide, do not fit float32."""
+"""The smallest `sigma`: below it, sigma or the distances divided by it overflow or underflow in float32."""
 
 
 def floating(name: str, tensor: Tensor, shape: tuple[int | None, ...], layout: str) -> None:
@@ -63,5 +63,5 @@ def row_lengths(lengths: Tensor | None, batch: int, time: int) -> None:
 
 
 def values_visible(tensor: Tensor) -> bool:
-    """Whether looking at values is free: on the CPU and outside of tracing. On CUDA it would stall the device."""
+    """Whether reading values is cheap and allowed: on the CPU, outside tracing. On CUDA it would stall the device."""
     return tensor.is_cpu and not is_recorded() and not is_transformed()

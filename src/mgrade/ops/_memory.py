@@ -1,7 +1,7 @@
-"""Large results on a CPU take over the memory of earlier ones that nobody holds any more.
+"""Large results on a CPU reuse the memory of earlier results that have been freed.
 
-Pages fresh from the system cost more time than the pass that fills them, and the system's allocator gives large blocks
-back to it whenever they are freed: once per layer and step. Here they are kept, up to a limit.
+Faulting in fresh pages takes longer than the pass that fills them, and the system's allocator returns large blocks to
+the system on every free: once per layer and step. This pool keeps them, up to a limit.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# Smaller blocks stay with the system's allocator, which keeps them itself.
+# Smaller blocks are left to the system's allocator, which caches them itself.
 LEAST = 1 << 20
-# Bytes that are kept at most, in use or not; what is asked for beyond comes from the system.
+# Most bytes in the pool, in use or free; requests beyond that go to the system.
 LIMIT = 1 << 29
 
 
 class Pool:
-    """Blocks of memory, each free as soon as it is referred to by the pool alone."""
+    """Blocks of memory, each free once the pool holds the only reference to it."""
 
     def __init__(self, limit: int = LIMIT):
         self.limit, self.total = limit, 0
@@ -40,7 +40,7 @@ class Pool:
             return torch.empty(0, dtype=dtype).set_(block, 0, tuple(shape))  # type: ignore[call-overload]
 
     def _free(self, size: int) -> torch.UntypedStorage | None:
-        """A block of `size` bytes that nobody else holds; those that were shared or resized leave the pool."""
+        """A free block of `size` bytes, if any; blocks that were shared or resized are dropped from the pool."""
         blocks = self._blocks.get(size, [])
         for at in reversed(range(len(blocks))):
             if _held(blocks, at):
@@ -62,7 +62,7 @@ class Pool:
         return block
 
     def _drop(self) -> None:
-        """Gives back all that is free."""
+        """Returns all free blocks to the system."""
         for size, blocks in self._blocks.items():
             held = [blocks[at] for at in range(len(blocks)) if _held(blocks, at)]
             self.total -= size * (len(blocks) - len(held))

@@ -1,8 +1,8 @@
-"""What the Triton versions share.
+"""Helpers shared by the Triton versions.
 
-Inside them time is contiguous: tensors are (batch, channels, time), because both a filter and a scan run along time.
-Outside they are (batch, time, channels) as everywhere; `time_last` and `time_first` go between the two without
-copying a tensor that is laid out so already, and results come back as views of time-contiguous memory.
+They work on tensors (batch, channels, time) with time contiguous, because filters and scans run along time. Callers
+see (batch, time, channels) as everywhere else. `time_last` and `time_first` convert between the two, without a copy if
+time is contiguous already, and results are returned as views of time-contiguous memory.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from mgrade.ops._backend import TRITON_INTERPRETED
 
-# Bytes that a program may have on an H100, which tiles are measured for: an A100 has less, an RTX still less.
+# Shared memory of a program on an H100, for which tiles were tuned. An A100 has less, an RTX card still less.
 LARGE = 232_448
 
 
 def room(x: Tensor) -> int:
-    """Bytes of shared memory that a program may have on the chip of x."""
+    """Bytes of shared memory available to a program on the device of x."""
     return _room(x.get_device()) if x.is_cuda else LARGE
 
 
@@ -59,7 +59,7 @@ def _sum_parts(parts, total, P, N, BP: tl.constexpr, BN: tl.constexpr):
 
 
 def sum_parts(parts: Tensor) -> Tensor:
-    """The float32 sum over the first dimension: of what programs added up apart, each in its own part."""
+    """The float32 sum over the first dimension, which holds the partial sums of the programs."""
     if parts.shape[0] == 1:
         return parts[0]
     total = torch.empty(parts.shape[1:], dtype=torch.float32, device=parts.device)
@@ -70,7 +70,7 @@ def sum_parts(parts: Tensor) -> Tensor:
 
 
 def dense(tensor: Tensor | None) -> Tensor | None:
-    """`tensor` without gaps, or None."""
+    """`tensor` made contiguous, or None."""
     return None if tensor is None else tensor.contiguous()
 
 
@@ -83,7 +83,7 @@ def mask(keep: Tensor | None) -> tuple[Tensor | None, str]:
 
 @triton.jit
 def dropped(branch, keep, gain, batch, channel, step, T, D, here, DROPS: tl.constexpr):
-    """The branch (channels, time) with what is kept of it scaled up; `here` says what exists."""
+    """The branch (channels, time) after dropout: kept values times `gain`. `here` marks elements within bounds."""
     if DROPS == "channels":
         kept = tl.load(keep + batch * D + channel, mask=channel < D, other=0)[:, None]
         branch = tl.where(here & (kept > 0), branch * gain, 0.0)
@@ -95,9 +95,9 @@ def dropped(branch, keep, gain, batch, channel, step, T, D, here, DROPS: tl.cons
 
 @triton.jit
 def piece(T, BT: tl.constexpr):
-    """Row of the batch and steps of a program, of those that go over all rows in pieces of BT steps.
+    """The batch row and the BT steps of this program, in a grid that covers all rows in pieces of BT steps.
 
-    Both are on the first axis of a grid, since only that may be long.
+    Both are folded into the first grid axis, the only one that may be long.
     """
     pieces = tl.cdiv(T, BT)
     return (tl.program_id(0) // pieces).to(tl.int64), (tl.program_id(0) % pieces) * BT + tl.arange(0, BT)
@@ -105,7 +105,7 @@ def piece(T, BT: tl.constexpr):
 
 @triton.jit
 def restarts(reset, batch, T, step, here, HAS_RESET: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr):
-    """1 where a sequence begins anew, (channels, time); `here` says which steps exist."""
+    """1 where a sequence restarts, (channels, time); `here` marks steps within bounds."""
     restart = tl.zeros((BC, BT), tl.int32)
     if HAS_RESET:
         restart += tl.load(reset + batch * T + step, mask=here, other=0).to(tl.int32)[None, :]
@@ -114,7 +114,7 @@ def restarts(reset, batch, T, step, here, HAS_RESET: tl.constexpr, BC: tl.conste
 
 @triton.jit
 def row_limit(lengths, batch, T, HAS_LENGTHS: tl.constexpr):
-    """How many steps of a row are valid."""
+    """The number of valid steps of a row."""
     steps = T
     if HAS_LENGTHS:
         steps = tl.minimum(tl.maximum(tl.load(lengths + batch).to(tl.int32), 0), T)
@@ -122,16 +122,16 @@ def row_limit(lengths, batch, T, HAS_LENGTHS: tl.constexpr):
 
 
 def row_grid(batch: int, channels: int, time: int) -> tuple[tuple[int, int], int]:
-    """For what works row by row: programs over rows (batch, channels) and pieces of time, and the steps of a piece."""
+    """For row-wise kernels: the grid over rows (batch x channels) and blocks of time, and the steps per block."""
     block = min(1024, triton.next_power_of_2(time))
     return (batch * channels, triton.cdiv(time, block)), block
 
 
 def spans(programs: int, time: int, tile: int, enough: int) -> tuple[int, int, int]:
-    """How many tiles of time, how many spans of them, and how many tiles a span.
+    """The number of tiles of time, of spans of tiles, and of tiles per span.
 
-    With at least `enough` programs over batch and channels, time is one span; with fewer, it is cut into as many as
-    make twice as many programs.
+    With at least `enough` programs over batch and channels, time is one span. With fewer, it is cut into enough spans
+    for about `2 * enough` programs in all.
     """
     tiles = triton.cdiv(time, tile)
     wanted = 1 if programs >= enough else 2 * enough // max(programs, 1)
@@ -141,7 +141,7 @@ def spans(programs: int, time: int, tile: int, enough: int) -> tuple[int, int, i
 
 @triton.jit
 def dot(a, b, total, PRECISION: tl.constexpr):
-    """total + a @ b, summed in float32; the factors are whole, or rounded to TF32 or bfloat16."""
+    """total + a @ b, summed in float32; PRECISION says whether the factors are rounded to TF32 or bfloat16."""
     if PRECISION == "bf16":
         total = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), total)
     else:
@@ -150,10 +150,10 @@ def dot(a, b, total, PRECISION: tl.constexpr):
 
 
 def dot_precision(x: Tensor) -> str:
-    """How matrix products with `x` are computed, as `torch.set_float32_matmul_precision` says.
+    """The precision of matrix products with `x`, by `torch.set_float32_matmul_precision`.
 
-    `highest` to the rounding of float32 (three products of TF32 parts), `high` with factors rounded to TF32, `medium`
-    to bfloat16; bfloat16 factors stay what they are in the last two.
+    `highest`: float32 accuracy, by three products of TF32 parts. `high`: factors rounded to TF32. `medium`: factors
+    rounded to bfloat16. In the last two, bfloat16 factors are used as they are.
     """
     precision = torch.get_float32_matmul_precision()
     if precision == "highest":

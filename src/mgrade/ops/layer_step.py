@@ -1,4 +1,4 @@
-"""`layer_step`: one step of a whole layer at once, in C: what a stream spends on a layer is mostly calls."""
+"""`layer_step`: one step of a whole layer in one C call, since most of the time of such a step goes into calls."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def layer_step(
     norm: Weights | None,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x + filter(x), then that plus its gated recurrence, then that plus its MLP, then the norm, if there is one.
+    """x = x + filter(x); x = x + gated_recurrence(x); x = x + mlp(x); x = norm(x), if there is one.
 
-    x (batch, 1, dim), history (batch, past, dim), hidden (batch, dim), kernel (dim, taps); matrices with their biases,
-    as in `delay_conv`, `gated_recurrence` and `feedforward`. Without gradients. Returns y and both states after it.
+    x (batch, 1, dim), history (batch, past, dim), hidden (batch, dim), kernel (dim, taps); matrices and their biases as
+    in `delay_conv`, `gated_recurrence` and `feedforward`. No gradients. Returns y and both states after the step.
     """
     batch, _, dim = x.shape
     count = 0 if kernel is None else kernel.shape[1]
@@ -47,7 +47,7 @@ def layer_step(
         _check.has_shape("history", history, (batch, past, dim), "(batch, past, dim)")
     _check.has_shape("hidden", hidden, (batch, dim), "(batch, dim)")
     shapes = ((2 * dim, dim), (2 * dim,), (width, dim), (width,), (dim, width), (dim,), (dim,), (dim,))
-    for name, tensor, shape in zip(_PARAMETERS, parameters, shapes, strict=False):  # C reads what it is told to
+    for name, tensor, shape in zip(_PARAMETERS, parameters, shapes, strict=False):  # C does not check bounds
         if tensor is None or tensor.shape != shape:
             _check.floating(name, tensor, shape, "(outputs, inputs)" if len(shape) == 2 else "(outputs)")
     y, line, state = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, history, hidden))

@@ -1,4 +1,4 @@
-"""`cross_entropy`: the loss of classification, quick in every layout."""
+"""`cross_entropy`: the classification loss, fast in every layout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mgrade.ops._backend import choose, implementation, implements, like_result, refuse_second
 
-# More classes than this go the way of plain PyTorch.
+# More classes than this are left to PyTorch.
 MAX_FUSED = 256
 
 torch.library.define("mgrade::cross_entropy", "(Tensor logits, Tensor target) -> (Tensor, Tensor)")
@@ -18,9 +18,9 @@ torch.library.define("mgrade::cross_entropy", "(Tensor logits, Tensor target) ->
 def cross_entropy(logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
     """Mean over all targets of -log softmax(logits)[target], with one weight per class if given.
 
-    logits (…, classes), target (…), each from 0 to classes - 1: of others a CPU raises an IndexError or a RuntimeError,
-    and on CUDA, which cannot, the loss is not a number. Else as `torch.nn.functional.cross_entropy`, whose reduction
-    over many targets runs in a single block of a CUDA device, and which copies logits that are not contiguous.
+    logits (…, classes), target (…), each from 0 to classes - 1. For other targets a CPU raises an IndexError or a
+    RuntimeError; CUDA cannot, and the loss is NaN there. Otherwise as `torch.nn.functional.cross_entropy`, which on
+    CUDA reduces many targets in a single block and copies logits that are not contiguous.
     """
     if logits.shape[:-1] != target.shape:
         raise ValueError(f"target must have shape {tuple(logits.shape[:-1])}, got {tuple(target.shape)}")
@@ -37,7 +37,7 @@ def cross_entropy(logits: Tensor, target: Tensor, weight: Tensor | None = None) 
 
 @implements("mgrade::cross_entropy")
 def _forward(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss, and its gradient, which costs nothing more while the logits are there."""
+    """The loss and its gradient, which is nearly free while the logits are at hand."""
     return implementation("cross_entropy", "triton").forward(logits, target)
 
 

@@ -16,7 +16,7 @@ _ELEMENTS = 256 if TRITON_INTERPRETED else 4096
 
 @triton.jit
 def _surprise(logits, target, slope, losses, T, C, logits_b, logits_c, scale, BC: tl.constexpr, BT: tl.constexpr):
-    """losses (programs): each one's part of the mean; slope (B, C, T): the gradient of the mean."""
+    """losses (programs): each program's part of the mean; slope (B, C, T): the gradient of the mean."""
     batch, step = piece(T, BT)
     label = tl.arange(0, BC)
     here = step < T

@@ -1,7 +1,7 @@
 """`delay_conv`: causal depthwise convolution with learnable delays, its past in and out.
 
-`delay_kernel` draws the taps into a kernel (`kernel.py` registers it), `fir` filters with any kernel (`fir.py`);
-`delay_conv` is the one after the other, and `dilated_conv` is `fir` with evenly spaced taps.
+`delay_kernel` (registered in `kernel.py`) draws taps into a kernel, and `fir` (`fir.py`) filters with any kernel.
+`delay_conv` is the two in turn; `dilated_conv` is `fir` with evenly spaced taps.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def delay_conv(
     x (batch, time, channels); weight, position (channels, taps).
     history (batch, length - 1, channels): the inputs before x, oldest first; silence if not given.
     reset (batch, time), boolean: where true, the past before that step is gone.
-    lengths (batch): how many steps of each row are valid, if not all; y means nothing after them.
-    skip: add x itself to y, as a skip connection does, at no further cost.
+    lengths (batch): the number of valid steps per row, by default all; y is meaningless after them.
+    skip: add x itself to y, as a skip connection does, at no extra cost.
     Returns y (batch, time, channels) and the history after the valid steps.
     """
     _check.floating("x", x, (None, None, None), "(batch, time, channels)")
@@ -136,7 +136,7 @@ def _one_step(x: Tensor, kernel: Tensor, dilation: int, history: Tensor, skip: b
 
 
 def _remember(x: Tensor, history: Tensor | None, reset: Tensor | None, lengths: Tensor | None, past: int) -> Tensor:
-    """The last `past` valid inputs, oldest first, with silence for what lies before a restart or the beginning."""
+    """The last `past` valid inputs, oldest first; zero before a restart or the beginning."""
     time = x.shape[1]
     if reset is None and lengths is None:
         return _ending(x, history, past)
@@ -158,13 +158,13 @@ def _ending(x: Tensor, history: Tensor | None, past: int) -> Tensor:
     recent = x[:, x.shape[1] - kept :]
     if kept < past:
         return torch.cat([_older(x, history, past)[:, kept:], recent], 1)
-    # while training, x is there anyway, and its end is left where it is
+    # in training, x is kept anyway, so a view of its end will do
     training = torch.is_grad_enabled() and x.requires_grad
     return recent if training else recent.clone(memory_format=torch.contiguous_format)
 
 
 def _rows_at(step: Tensor, x: Tensor, history: Tensor | None, past: int) -> Tensor:
-    """The rows of x at `step` (batch, past), and where that is before its first, those of history."""
+    """The rows of x at `step` (batch, past), or of history where `step` is negative."""
     if not x.shape[1]:
         return _older(x, history, past)
     index = step[..., None].expand(-1, -1, x.shape[2])

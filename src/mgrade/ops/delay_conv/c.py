@@ -11,9 +11,9 @@ from mgrade.ops import _c, _memory
 from mgrade.ops._backend import accumulator
 from mgrade.ops.delay_conv.reference import with_skip
 
-# A Gaussian is left out where it is below exp(-x) of its peak: under the rounding of the sum.
+# A Gaussian is dropped where it falls below exp(-x) of its peak: under the rounding of the sum.
 _NEGLIGIBLE = {torch.float32: 32.0, torch.float64: 80.0}
-# Groups of batch rows whose kernel gradients are summed apart, the same whatever the number of threads.
+# Groups of batch rows with separate sums of the kernel gradient; does not depend on the number of threads.
 _PARTS = 8
 
 

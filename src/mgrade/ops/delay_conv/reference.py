@@ -32,7 +32,7 @@ def kernel_backward(grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma
 
 
 def with_skip(kernel: Tensor, skip: bool) -> Tensor:
-    """The kernel of a filter that lets its input through beside its output, if `skip`."""
+    """The kernel, with the skip connection added to its first tap if `skip`."""
     if not skip:
         return kernel
     one = torch.zeros_like(kernel)

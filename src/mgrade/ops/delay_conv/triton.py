@@ -1,10 +1,10 @@
 """The Triton version for CUDA: the filter as a product with a Toeplitz matrix, on the matrix units.
 
 For one channel, the outputs of a tile of time are T @ x with T[s, m] = kernel[m - s]: the same matrix for every tile
-of every batch row. So the rows of the product are (batch row, tile) pairs, as many as there are, and the matrix is
-written out once per channel and direction. The gradient of the signal is the same product with time reversed; the
-gradient of the kernel sums the diagonals of x^T @ grad. Dilated filters run over every `dilation`-th step. Where a
-matrix serves badly, `triton_direct` takes over.
+of every batch row. So all (batch row, tile) pairs are the rows of one product, and the matrix is written out once per
+channel and direction. The gradient of the signal is the same product with time reversed; the gradient of the kernel
+sums the diagonals of x^T @ grad. Dilated filters run over every `dilation`-th step. Where a matrix would be mostly
+zeros, or restarts rule it out, `triton_direct` takes over.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mgrade.ops._backend import TRITON_INTERPRETED
 from mgrade.ops._triton import dot
 from mgrade.ops.delay_conv import triton_direct
 
-# Programs over which a kernel gradient is spread at most, per channel and pair of tiles.
+# Most programs that share a kernel gradient, per channel and pair of tiles.
 _PARTS = 16
-# Up to this many taps, a dilated filter goes tap by tap: of a matrix for so few, little more than zeros would be left.
+# Up to this many taps, a dilated filter runs tap by tap: its matrix would be almost all zeros.
 _FEW = 2 if TRITON_INTERPRETED else 16
 
 
@@ -58,7 +58,7 @@ def _kernel_backward(grad_kernel, weight, position, grad_weight, grad_position, 
 
 @triton.jit
 def _locate(row, tiles, dilation, TILE: tl.constexpr):
-    """A row of the product -> its batch row and first step. Phases come first: neighbours in time are neighbours."""
+    """A row of the product -> its batch row and first step. Phases vary fastest, so neighbours in time are adjacent."""
     return (row // (tiles * dilation)).to(tl.int64), ((row // dilation) % tiles) * TILE * dilation + row % dilation
 
 
@@ -67,9 +67,9 @@ def _inputs(
     x, history, batch, channel, first, column, here, dilation, T, D, P, x_b, x_c,
     HAS_HISTORY: tl.constexpr, DILATED: tl.constexpr,
 ):  # fmt: skip
-    """The inputs (rows, columns) at steps first + column dilation, those before the first of all from `history`.
+    """The inputs (rows, columns) at steps first + column dilation; steps before the first input come from `history`.
 
-    Threads run along time: along the columns, or where these are `dilation` steps apart, along the rows.
+    Threads run along time: along the columns, or along the rows if columns are `dilation` steps apart.
     """
     AXIS: tl.constexpr = 0 if DILATED else 1
     batch, here = tl.expand_dims(batch, AXIS), tl.expand_dims(here, AXIS)
@@ -117,7 +117,7 @@ def _filter(
         )
         toeplitz = tl.load(matrices + ((channel * blocks + block) * TILE + inner[:, None]) * TILE + outer[None, :])
         total = dot(value, toeplitz, total, PRECISION)
-    # A product carries NaN and Inf into outputs that must not see them, since 0 NaN is NaN. Where that happened,
+    # A product would carry NaN and Inf into outputs that must not see them, since 0 * NaN is NaN. If there are any,
     # leave them out of the product and mark the outputs that do see them.
     if tl.max(tl.max(((total - total) != 0.0).to(tl.int32), 1), 0) > 0:
         total = tl.zeros((ROWS, TILE), tl.float32)
@@ -169,7 +169,7 @@ def _correlate(
             HAS_HISTORY, DILATED,
         )  # fmt: skip
         total = dot(tl.trans(value), pull, total, PRECISION)
-    # total[s, m] belongs to lag m - s + block TILE: lay it down and take it up again along the diagonals
+    # total[s, m] belongs to lag m - s + block TILE: store it and load it again along the diagonals
     program = (part * blocks + block) * D + channel
     mine = scratch + program * TILE * TILE
     tl.store(mine + inner[:, None] * TILE + inner[None, :], total)
@@ -182,7 +182,7 @@ def _correlate(
 
 @triton.jit
 def _collect(sums, grad_kernel, D, K, blocks, parts, TILE: tl.constexpr):
-    """grad_kernel (D, K) from the diagonals: number j of block b is lag (b - 1) TILE + j, so each lag is in two."""
+    """grad_kernel (D, K) from the diagonals: diagonal j of block b has lag (b - 1) TILE + j; each lag occurs twice."""
     channel = tl.program_id(0)
     block = tl.program_id(1)
     inner = tl.arange(0, TILE)
@@ -222,7 +222,7 @@ def kernel_backward(grad_kernel: Tensor, weight: Tensor, position: Tensor, sigma
 
 
 def _filter_precision(x: Tensor) -> str:
-    """As for other products, but float32 signals go no lower than TF32: rounding them would cost more time."""
+    """As for other products, but float32 signals use TF32 at least: rounding them further would cost more time."""
     precision = _triton.dot_precision(x)
     return "tf32" if precision == "bf16" and x.dtype == torch.float32 else precision
 
@@ -237,7 +237,7 @@ def _filter_blocks(x: Tensor, dilation: int) -> dict[str, int]:
 
 
 def _correlate_blocks(x: Tensor, taps: int, dilation: int) -> dict[str, int]:
-    """Steps per tile, pairs per product, and warps: wide tiles for long kernels, where they cost no precision."""
+    """Steps per tile, pairs per product, and warps: wide tiles for long kernels, unless precision would suffer."""
     if TRITON_INTERPRETED:
         return {"TILE": 16, "ROWS": 16, "num_warps": 4}
     if _filter_precision(x) == "bf16" and taps >= 128:
@@ -255,7 +255,7 @@ def _launch(
     direction: int,
     earlier: int,
 ) -> None:
-    """Filters x (batch, channels, time) into y, whose first `earlier` steps lie before those of x."""
+    """Filters x (batch, channels, time) into y, which begins `earlier` steps before x."""
     batch, channels, time = x.shape
     taps = kernel.shape[1]
     blocks = _filter_blocks(x, dilation)

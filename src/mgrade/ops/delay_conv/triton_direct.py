@@ -1,6 +1,6 @@
-"""The filter tap by tap, on CUDA: rows of time, one channel each, for what no matrix product serves well.
+"""The filter tap by tap, on CUDA: one channel per row of time, where a matrix product would not do well.
 
-That is a filter with restarts, where what a step may see differs from its neighbour's, and one of few taps far apart.
+That is with restarts, where the visible past differs from step to step, and with few taps far apart.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mgrade.ops.delay_conv.reference import with_skip
 
 # Steps and taps at a time in the gradient of the kernel.
 _TIME, _TAPS = (16, 2) if TRITON_INTERPRETED else (256, 8)
-# Groups of batch rows whose kernel gradients are summed apart: fixed, so that sums do not depend on the device.
+# Groups of batch rows with separate sums of the kernel gradient; a constant, so that sums do not depend on the device.
 _PARTS = 16
 
 
 @triton.jit
 def _since(start, batch, T, P, step, here, HAS_START: tl.constexpr):
-    """The oldest row that each step may see."""
+    """The oldest step visible to each step."""
     oldest = tl.zeros_like(step) - P
     if HAS_START:
         oldest = tl.load(start + batch * T + step, mask=here, other=0)
@@ -31,7 +31,7 @@ def _since(start, batch, T, P, step, here, HAS_START: tl.constexpr):
 
 @triton.jit
 def _rows(x, history, batch, channel, row, seen, D, P, x_b, x_c, HAS_HISTORY: tl.constexpr):
-    """The inputs at `row`, those before the first from `history`, where they are seen; in float32."""
+    """The visible inputs at `row`, in float32; negative rows come from `history`."""
     value = tl.load(x + batch * x_b + channel * x_c + row, mask=seen & (row >= 0), other=0.0).to(tl.float32)
     if HAS_HISTORY:
         past = history + (batch * P + P + row) * D + channel
@@ -44,7 +44,7 @@ def _fir_forward(
     x, kernel, history, start, y, T, D, K, P, dilation, x_b, x_c,
     HAS_HISTORY: tl.constexpr, HAS_START: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
-    """kernel (D, K); start (B, T): the oldest step that each step may see, if not all."""
+    """kernel (D, K); start (B, T): the oldest step visible to each step, if restarts hide any."""
     program = tl.program_id(0).to(tl.int64)
     batch, channel = program // D, program % D
     step = tl.program_id(1) * BT + tl.arange(0, BT)
@@ -102,7 +102,7 @@ def _fir_backward_kernel(
 
 
 def _oldest(reset: Tensor | None, past: int) -> Tensor | None:
-    """The oldest step that each step may see: its latest restart, or all of the history. (batch, time) int32."""
+    """The oldest step visible to each step: its latest restart, or the start of the history. (batch, time) int32."""
     if reset is None:
         return None
     steps = torch.arange(reset.shape[1], device=reset.device, dtype=torch.int32)

@@ -1,7 +1,7 @@
 """The time-invariant complex recurrence of the LRU baseline, its state in and out.
 
-`diagonal_scan` takes and gives complex tensors. `diagonal_scan_pairs` is the same with the sequences as pairs of real
-numbers, which a real matrix product makes and reads: no complex sequence is ever in memory.
+`diagonal_scan` works on complex tensors. `diagonal_scan_pairs` is the same with sequences as pairs of real numbers, as
+real matrix products write and read them: no complex sequence is stored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def diagonal_scan(
     """h_t = decay h_{t-1} + drive_t, complex, with one decay per channel.
 
     decay (hidden); drive (batch, time, hidden); initial (batch, hidden); reset (batch, time), boolean.
-    lengths (batch): how many steps of each row are valid, if not all; h means nothing after them.
+    lengths (batch): the number of valid steps per row, by default all; h is meaningless after them.
     Returns h (batch, time, hidden) and the last valid state (batch, hidden).
     """
     _complex("drive", drive)
@@ -64,7 +64,7 @@ def diagonal_scan_pairs(
 ) -> tuple[Tensor, Tensor]:
     """`diagonal_scan` with drive and h real, (batch, time, 2 hidden): real part, imaginary part, channel by channel.
 
-    They may be in half precision; the rest is as in `diagonal_scan`, computed and returned in complex64 then.
+    Drive and h may be in half precision; states are then complex64. The rest is as in `diagonal_scan`.
     """
     _check.floating("drive", drive, (None, None, None), "(batch, time, 2 hidden)")
     if drive.shape[2] % 2:
@@ -89,7 +89,7 @@ def _check_others(
     hidden: int,
     dtype: torch.dtype,
 ) -> None:
-    """Refuses what does not fit a drive of `shape` (batch, time) and complex `dtype`."""
+    """Refuses arguments that do not fit a drive of `shape` (batch, time) and complex `dtype`."""
     batch, time = shape
     _complex("decay", decay)
     _check.has_shape("decay", decay, (hidden,), "(hidden)")

@@ -1,7 +1,7 @@
 """Plain PyTorch on any device.
 
-Complex sequences come and go as pairs, real and imaginary part side by side: (batch, time, 2 hidden), which is how
-complex numbers lie in memory. Inside they are complex.
+Complex sequences are passed as pairs, real and imaginary part side by side: (batch, time, 2 hidden), the memory layout
+of complex numbers. Inside they are complex tensors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mgrade.ops.gated_scan.reference import before, last_state, linear_scan, rev
 
 
 def numbers(pairs: Tensor) -> Tensor:
-    """(batch, time, 2 hidden) -> complex (batch, time, hidden): the same memory where it is dense and wide enough."""
+    """(batch, time, 2 hidden) -> complex (batch, time, hidden): a view if dense and of float32 or wider."""
     wide = pairs.to(accumulator(pairs.dtype)).contiguous()
     return torch.view_as_complex(wide.unflatten(2, (pairs.shape[2] // 2, 2)))
 
@@ -25,7 +25,7 @@ def pairs(numbers: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def last_valid(h: Tensor, last: Tensor, initial: Tensor | None, lengths: Tensor | None) -> Tensor:
-    """The state after the valid steps of each row; `last` is the one after all."""
+    """The state after the valid steps of each row; `last` is the state after all steps."""
     if lengths is None or not h.shape[1]:
         return last
     end = lengths.to(torch.int64).clamp(0, h.shape[1])[:, None]
@@ -35,9 +35,9 @@ def last_valid(h: Tensor, last: Tensor, initial: Tensor | None, lengths: Tensor 
 
 
 def split_last(grad_h: Tensor, grad_last: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The gradient of the last state where it belongs: in `grad_h` at the last valid step of each row.
+    """`grad_h` with the gradient of the last state added at the last valid step of each row.
 
-    What is returned beside it is for the initial state: of rows that have no valid step.
+    The second result is the gradient of the initial state from rows without valid steps.
     """
     time = grad_h.shape[1]
     if grad_last is None or not time:

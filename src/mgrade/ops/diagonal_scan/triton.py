@@ -1,8 +1,8 @@
 """The Triton version for CUDA: tiles of channels by time, an associative scan inside a tile, a carry between.
 
-Built as that of `gated_scan`, spans over time included. As the decay never changes, its powers are known: the state
-before a tile reaches step j of it through decay^(j + 1), from a table made in float64. Over thousands of steps even
-the rounding of such a power matters, because it is the same in every tile.
+Structured like `gated_scan`, spans of time included. The decay never changes, so the state before a tile reaches its
+step j through decay^(j + 1), from a table computed in float64. Over thousands of steps even the rounding of such a
+power matters, because it is the same in every tile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
 from mgrade.ops._triton import restarts, row_limit
 
-# Many small programs, measured on an H200: one warp and one channel each, and nothing loaded ahead.
+# Many small programs, as tuned on an H200: one warp and one channel each, without prefetching.
 _CHANNELS, _TIME = (4, 16) if TRITON_INTERPRETED else (1, 256)
 _STAGES, _WARPS = 1, 1
 # As in `gated_scan`: with fewer programs than this, time is cut into spans.
@@ -30,7 +30,7 @@ def _times(a_re, a_im, b_re, b_im):
 
 @triton.jit
 def _compose(keep_a, turn_a, re_a, im_a, restart_a, keep_b, turn_b, re_b, im_b, restart_b):
-    """Step a, then step b: keep + i turn is what becomes of the past. A restart in b leaves a out."""
+    """Step a, then step b: the past is multiplied by keep + i turn. A restart in b masks a out."""
     seen_re, seen_im = _times(keep_b, turn_b, re_a, im_a)
     seen_re, seen_im = tl.where(restart_b > 0, 0.0, seen_re), tl.where(restart_b > 0, 0.0, seen_im)
     keep, turn = _times(keep_a, turn_a, keep_b, turn_b)
@@ -39,7 +39,7 @@ def _compose(keep_a, turn_a, re_a, im_a, restart_a, keep_b, turn_b, re_b, im_b, 
 
 @triton.jit
 def _compose_plain(keep_a, turn_a, re_a, im_a, keep_b, turn_b, re_b, im_b):
-    """Step a, then step b, where there are no restarts."""
+    """Step a, then step b, without restarts."""
     seen_re, seen_im = _times(keep_b, turn_b, re_a, im_a)
     keep, turn = _times(keep_a, turn_a, keep_b, turn_b)
     return keep, turn, re_b + seen_re, im_b + seen_im
@@ -49,7 +49,7 @@ def _compose_plain(keep_a, turn_a, re_a, im_a, keep_b, turn_b, re_b, im_b):
 def _scan(
     keep, turn, power_re, power_im, state_re, state_im, re, im, restart, HAS_RESET: tl.constexpr, REVERSE: tl.constexpr
 ):
-    """The scan of a tile from the state before it, and where in the tile a restart has come before."""
+    """The scan of a tile from the state before it, and the steps at or after a restart in the tile."""
     keep, turn = keep[:, None] + tl.zeros_like(re), turn[:, None] + tl.zeros_like(im)
     if HAS_RESET:
         parts = (keep, turn, re, im, restart)
@@ -63,7 +63,7 @@ def _scan(
 
 @triton.jit
 def _pair(pointer, channel, inside):
-    """The numbers of some channels, from pairs side by side."""
+    """The complex numbers of some channels, from pairs side by side."""
     at = pointer + 2 * channel
     return tl.load(at, mask=inside, other=0.0), tl.load(at + 1, mask=inside, other=0.0)
 
@@ -76,7 +76,7 @@ def _store_pair(pointer, channel, re, im, inside):
 
 @triton.jit
 def _rows(pointer, stride, channel, column, mask):
-    """A tile of numbers (channels, columns): the real part in one row, the imaginary part in the next."""
+    """A tile of complex numbers (channels, columns), real and imaginary parts in alternating rows."""
     at = pointer + (2 * channel[:, None]).to(tl.int64) * stride + column[None, :]
     re = tl.load(at, mask=mask, other=0.0).to(tl.float32)
     return re, tl.load(at + stride, mask=mask, other=0.0).to(tl.float32)
@@ -102,7 +102,7 @@ def _entering(maps, batch, span, spans, channel, H, inside, re, im):
         at = maps + ((batch * spans + before) * 4) * H + channel
         keep, turn = tl.load(at, mask=inside, other=0.0), tl.load(at + H, mask=inside, other=0.0)
         seen_re, seen_im = _times(keep, turn, re, im)
-        gone = (keep == 0.0) & (turn == 0.0)  # exactly zero stands for a restart: what was before is left out
+        gone = (keep == 0.0) & (turn == 0.0)  # exactly zero means a restart: the past is masked out
         re = tl.load(at + 2 * H, mask=inside, other=0.0) + tl.where(gone, 0.0, seen_re)
         im = tl.load(at + 3 * H, mask=inside, other=0.0) + tl.where(gone, 0.0, seen_im)
     return re, im
@@ -119,7 +119,7 @@ def _store_map(maps, batch, span, spans, channel, H, inside, keep, turn, re, im)
 
 @triton.jit
 def _powers(decay, powers, H, BITS: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr):
-    """powers (H, 2, BT): decay to the powers 1 to BT, composed from squares in float64."""
+    """powers (H, 2, BT): decay to the powers 1 to BT, by repeated squaring in float64."""
     channel = tl.program_id(0) * BC + tl.arange(0, BC)
     column = tl.arange(0, BT)
     inside = channel < H
@@ -140,7 +140,7 @@ def _scan_forward(
     HAS_INITIAL: tl.constexpr, HAS_RESET: tl.constexpr, HAS_LENGTHS: tl.constexpr, SUMMARY: tl.constexpr,
     BC: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """One span of one block of channels: its states, or with SUMMARY its map."""
+    """One span of one block of channels: its states, or its map with SUMMARY."""
     batch = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     span = tl.program_id(2)
@@ -177,7 +177,7 @@ def _scan_forward(
             if (end >= 0) & (end // BT == tile):
                 last_re, last_im = _column(out_re, step == end), _column(out_im, step == end)
                 _store_pair(last + batch * 2 * H, channel, last_re, last_im, inside)
-        # the last tile may be cut short, but nothing comes after it
+        # the last tile may be incomplete, but nothing follows it
         re, im = _column(out_re, column == BT - 1), _column(out_im, column == BT - 1)
     if SUMMARY:
         _store_map(maps, batch, span, spans, channel, H, inside, keep, turn, re, im)
@@ -199,7 +199,7 @@ def _scan_backward(
     column = tl.arange(0, BT)
     decay_re, decay_im = _pair(decay, channel, inside)
     decay_im = -decay_im
-    # a tile that is cut short is the first of all: nothing comes into it
+    # an incomplete tile is the first in this direction: nothing enters it
     power_re, power_im = _rows(powers, BT, channel, BT - 1 - column, inside[:, None])
     power_im = -power_im
     whole_re, whole_im = _column(power_re, column == 0), _column(power_im, column == 0)
@@ -258,7 +258,7 @@ def _scan_backward(
 
 
 def _real(numbers: Tensor | None) -> Tensor | None:
-    """Dense pairs of a small complex tensor, or None."""
+    """The contiguous pairs of a small complex tensor, or None."""
     return None if numbers is None else torch.view_as_real(numbers.contiguous())
 
 

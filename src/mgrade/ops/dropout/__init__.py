@@ -1,4 +1,4 @@
-"""`dropout`: values left out at random while training, one by one or a channel at a time, and the skip after it."""
+"""`dropout`: drops single values or whole channels at random in training, and adds the skip that follows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ torch.library.define("mgrade::dropout", "(Tensor x, Tensor keep, Tensor? base, f
 
 
 def dropout(x: Tensor, share: float, whole: bool = False, base: Tensor | None = None) -> Tensor:
-    """x (batch, time, dim) without `share` of its values, or of its channels from end to end if `whole`, scaled up.
+    """Drops `share` of the values of x (batch, time, dim), or whole channels if `whole`, and scales the rest.
 
-    That is added to `base`, if there is one.
+    The result is added to `base`, if given.
     """
     alike = base is None or base.dtype == x.dtype
     if alike and choose("auto", x) == "triton":
@@ -25,13 +25,13 @@ def dropout(x: Tensor, share: float, whole: bool = False, base: Tensor | None = 
         y = x * F.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), share)
     elif x.stride(2) == 1:
         y = F.dropout(x, share)
-    else:  # in the order of memory: fast, there and back
+    else:  # in memory order, which is faster
         y = F.dropout(x.transpose(1, 2), share).transpose(1, 2)
     return y if base is None else base + y
 
 
 def kept(x: Tensor, share: float, whole: bool = False) -> Tensor:
-    """What `dropout` of x keeps: 1 there, 0 elsewhere, (batch, time or 1, dim) with time contiguous."""
+    """A random mask for `dropout`: 1 to keep, 0 to drop, (batch, time or 1, dim) with time contiguous."""
     batch, time, dim = x.shape
     mask = torch.empty(batch, dim, 1 if whole else time, dtype=torch.uint8, device=x.device)
     return mask.bernoulli_(1 - share).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""The Triton version: one pass over memory for what is left out, the scaling of the rest and the skip."""
+"""The Triton version: mask, scaling and skip in one pass over memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _dropout(
     x, keep, base, y, gain, T, D, x_b, x_c, base_b, base_c,
     DROPS: tl.constexpr, HAS_BASE: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
-    """y (B, D, T) = x where `keep` says so, times gain, plus base: one row of time per program."""
+    """y (B, D, T) = gain * x where `keep` is set, plus base: one row of time per program."""
     program = tl.program_id(0).to(tl.int64)
     batch, channel = program // D, program % D + tl.arange(0, 1)
     step = tl.program_id(1) * BT + tl.arange(0, BT)

@@ -16,7 +16,7 @@ from mgrade.ops.feedforward import c
 from mgrade.ops.layer_norm import layer_norm
 from mgrade.ops.linear import linear
 
-# Wider layers do not fit on chip, nor the gradients of their weights into a cache; they are computed part by part.
+# Wider layers do not fit on chip, nor the gradients of their weights into a cache; they are computed op by op.
 MAX_FUSED = 128
 
 torch.library.define(
@@ -46,9 +46,9 @@ def feedforward(
 ) -> Tensor:
     """z = base + output @ gelu(input @ x + input_bias) + output_bias, then layer norm with scale and shift, if given.
 
-    x (batch, time, dim), input (inner, dim), output (dim, inner) -> (batch, time, dim). Without a base, x is added to.
-    With `dropout`, that share of what is added is left out, at random: of its values, or of its channels from end to
-    end if `whole`.
+    x (batch, time, dim), input (inner, dim), output (dim, inner) -> (batch, time, dim). The base defaults to x.
+    `dropout` is the share of the branch dropped at random: single values, or channels for the whole sequence if
+    `whole`.
     """
     parameters = (input, input_bias, output, output_bias)
     _check.floating("x", x, (None, None, None), "(batch, time, dim)")
@@ -97,7 +97,7 @@ def _forward(
     eps: float,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
-    """The outputs, and what the gradient needs: z before a norm, empty without one; in C what GELU was given."""
+    """The outputs, and what the gradient needs: z before the norm, empty without one; in C the inputs of GELU."""
     if backend == "c":
         return c.forward(x, input, input_bias, output, output_bias)
     return implementation("feedforward", "triton").forward(
@@ -120,9 +120,9 @@ def _backward(
     eps: float,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, of all parameters in their order, flat, as far as they are there, and of a base.
+    """The gradients of x, of all given parameters in order, flat, and of the base.
 
-    The last is empty unless the base stands `apart` from x and a norm has changed what comes back.
+    The last is empty unless the base is `apart` from x and there is a norm.
     """
     if backend == "c":
         return *c.backward(grad, x, trace, input, output), x.new_empty(0)
@@ -178,7 +178,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
     x, weight_in, bias_in, weight_out, _, scale, _, base, keep, *constants = inputs
     ctx.apart, ctx.constants = base is not None, constants
     ctx.save_for_backward(x, output[1], weight_in, bias_in, weight_out, scale, keep)
-    ctx.set_materialize_grads(False)  # nobody asks for the gradient of the trace
+    ctx.set_materialize_grads(False)  # the trace has no gradient
 
 
 def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -194,7 +194,7 @@ def _autograd(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor |
     )
     to_norm = (None, None) if scale is None else norm
     weights = to_input.view_as(weight_in), to_input_bias, to_output.view_as(weight_out), to_bias
-    if scale is None:  # nothing has changed it on its way
+    if scale is None:  # without a norm it arrives unchanged
         to_base = grad
     return to_x, *weights, *to_norm, to_base if ctx.apart else None, None, None, None, None
 

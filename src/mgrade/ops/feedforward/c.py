@@ -1,4 +1,4 @@
-"""The C version: rows pass through both products and GELU in the cache, a hundred at a time. The norm is left out."""
+"""The C version: about a hundred rows at a time pass through both products and GELU in the cache. It has no norm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mgrade.ops import _c, _memory
 
 
 def forward(x: Tensor, input: Tensor, input_bias: Tensor, output: Tensor, output_bias: Tensor) -> tuple[Tensor, Tensor]:
-    """x (batch, time, dim) -> x + MLP(x), and what GELU was given, which the gradient needs again."""
+    """x (batch, time, dim) -> x + MLP(x), and the inputs of GELU, which the gradient needs."""
     inner, sizes = len(input), _sizes(x, len(input))
     weights = (_c.panels(input.t()), input_bias.contiguous(), _c.panels(output.t()), output_bias.contiguous())
     u, z = (_memory.empty((*x.shape[:2], width), x.dtype) for width in (inner, x.shape[2]))
@@ -38,6 +38,6 @@ def backward(grad: Tensor, x: Tensor, u: Tensor, input: Tensor, output: Tensor) 
 
 
 def _sizes(x: Tensor, inner: int) -> tuple[int, ...]:
-    """Groups of rows, rows at a time, rows in all, channels outside and inside, threads."""
+    """Groups of rows, rows per block, rows in all, outer and inner channels, threads."""
     batch, time, dim = x.shape
     return _c.parts(batch * time), _c.ROWS, batch * time, dim, inner, _c.threads(2 * x.numel() * inner)

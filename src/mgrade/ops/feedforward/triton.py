@@ -1,7 +1,7 @@
 """The Triton version: a tile of time with all its channels stays on chip through both products and the norm.
 
-The gradient runs the first product again instead of keeping its result, and leaves to `linear` the sums over time
-that make the gradients of the two matrices.
+The gradient recomputes the first product instead of keeping its result. The sums over time for the gradients of the two
+matrices are made by `linear`, except for narrow layers.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mgrade.ops._triton import dot, dropped, piece
 from mgrade.ops.layer_norm.triton import norm_backward, statistics
 from mgrade.ops.linear.triton import outer, product
 
-# Up to this width a tile of the gradient stays on chip as well; beyond it the products are made one by one.
+# Up to this width a tile of the gradient stays on chip as well; above it the products run one by one.
 _FUSED_BACKWARD = 64
-# Up to this inner width, and half of it outside, the gradients of the matrices are summed on chip too.
+# Up to this inner width (and half of it outside) the gradients of the matrices are summed on chip too.
 _FUSED_WEIGHTS = 16 if TRITON_INTERPRETED else 64
 # Bytes of a tile of the widest layers in bfloat16: a T4 has less.
 _SHORT = 81_920
-# Programs among which the tiles of a gradient are dealt out; fixed, so that sums do not depend on the device.
+# Programs that share the tiles of a gradient; a constant, so that sums do not depend on the device.
 _PROGRAMS = 264
 
 
@@ -66,7 +66,7 @@ def _feedforward(
         total = dot(w, active, total, PRECISION)
     out = (batch * D + row) * T + step[None, :]
     total = dropped(total, keep, gain, batch, channel, step, T, D, mask, DROPS)
-    if LATE:  # read at the end: kept since the beginning, it would leave no room for what lies between
+    if LATE:  # loaded late: kept from the beginning, it would leave no room for what comes between
         at = base + batch * base_b + row * base_c + step[None, :]
         total += tl.load(at, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
     if HAS_NORM:
@@ -84,10 +84,10 @@ def _feedforward_backward(
     HAS_NORM: tl.constexpr, APART: tl.constexpr, DROPS: tl.constexpr, PRODUCTS: tl.constexpr, WEIGHTS: tl.constexpr,
     PRECISION: tl.constexpr, BD: tl.constexpr, BT: tl.constexpr, BI: tl.constexpr,
 ):  # fmt: skip
-    """Tiles are dealt out to the programs. sums (programs, size) ends with each one's part of the gradients of output
-    bias, scale and shift. Without PRODUCTS only these, grad_z and grad_branch (where the branch is kept) are made.
-    With WEIGHTS, for layers that are narrow enough (W <= BI), sums begins with those of input, its bias and output,
-    and active, grad_u and grad_branch are not, nor is grad_z, unless the base stands APART from x."""
+    """Each program takes a share of the tiles. sums (programs, size) ends with its part of the gradients of output
+    bias, scale and shift. Without PRODUCTS, only these, grad_z and grad_branch (zero where dropped) are computed. With
+    WEIGHTS, for narrow layers (W <= BI), sums begins with the gradients of input, its bias and output; then active,
+    grad_u and grad_branch are not stored, nor is grad_z, unless the base is APART from x."""
     channel = tl.arange(0, BD)
     wide = channel < D
     row = channel[:, None].to(tl.int64)
@@ -161,7 +161,7 @@ def _feedforward_backward(
 
 @triton.jit
 def _gelu_backward(u, bias, grad, active, W, T, size, BLOCK: tl.constexpr):
-    """u (B, W, T) before its bias: grad, of gelu(u + bias), becomes that of u in place; gelu(u + bias) is kept."""
+    """u (B, W, T) without its bias. In place, grad of gelu(u + bias) becomes grad of u; stores gelu(u + bias)."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = at < size
     value = tl.load(u + at, mask=mask, other=0.0).to(tl.float32)

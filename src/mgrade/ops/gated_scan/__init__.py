@@ -1,7 +1,7 @@
 """The gated linear recurrence of minGRU over a whole sequence, its state in and out.
 
-`gated_scan` is the recurrence alone, of gates and candidates given; `gated_recurrence` begins one step earlier, with
-the linear layer that makes them from x, and so spares several passes over memory.
+`gated_scan` takes gates and candidates. `gated_recurrence` takes x and includes the linear layer that makes them,
+which saves several passes over memory.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def gated_scan(
     gate, candidate (batch, time, hidden): logits of the update gate, and what it lets in.
     initial (batch, hidden): the state before the first step; zero if not given.
     reset (batch, time), boolean: where true, the past before that step is gone.
-    lengths (batch): how many steps of each row are valid, if not all; after them the state is held.
+    lengths (batch): the number of valid steps per row, by default all; after them the state is held.
     Returns h (batch, time, hidden) and the last valid state (batch, hidden), float32 for half-precision input.
     """
     _check.floating("gate", gate, (None, None, None), "(batch, time, hidden)")
     batch, time, hidden = gate.shape
     _check.floating("candidate", candidate, (batch, time, hidden), "(batch, time, hidden)")
-    if is_autocast(gate):  # which makes one of them, but not the other, half precision
+    if is_autocast(gate):  # it may have cast one of the two but not the other
         wider = torch.promote_types(gate.dtype, candidate.dtype)
         gate, candidate = gate.to(wider), candidate.to(wider)
     _check.same_dtype("candidate", candidate, "gate", gate.dtype)
@@ -97,8 +97,8 @@ def gated_recurrence(
 ) -> tuple[Tensor, Tensor]:
     """`gated_scan` of the two halves, gate and candidate, of weight @ x + bias; plus x itself if `skip`.
 
-    x (batch, time, dim), weight (2 hidden, dim), bias (2 hidden). The rest, and the last state returned, which leaves
-    the skip out, are as in `gated_scan`.
+    x (batch, time, dim), weight (2 hidden, dim), bias (2 hidden); the rest as in `gated_scan`. The returned last
+    state does not include the skip.
     """
     _check.floating("x", x, (None, None, None), "(batch, time, dim)")
     dim = x.shape[2]
@@ -126,7 +126,7 @@ def gated_recurrence(
 def _checked(
     x: Tensor, hidden: int, initial: Tensor | None, reset: Tensor | None, lengths: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The initial state in the dtype of accumulation, and the restarts that lie within the valid steps."""
+    """The initial state in the accumulation dtype, and the restarts within the valid steps."""
     batch, time = x.shape[:2]
     if initial is not None:
         _check.floating("initial", initial, (batch, hidden), "(batch, hidden)")
@@ -139,7 +139,7 @@ def _checked(
 
 
 def _across(gate: Tensor, candidate: Tensor, backend: str) -> bool:
-    """Whether the Triton version for contiguous channels takes these, and gives its results so too."""
+    """Whether the Triton version for contiguous channels is used; its results have contiguous channels too."""
     return backend == "triton" and channels_last(gate, candidate)
 
 
@@ -152,7 +152,7 @@ def _scan(
     lengths: Tensor | None,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The states, the last one, and what the gradient needs beside them: nothing where the states serve."""
+    """The states, the last one, and what else the gradient needs: empty if the states suffice."""
     if _across(gate, candidate, backend):
         return implementation("gated_scan", "triton_across").forward(gate, candidate, initial, reset, lengths)
     return implementation("gated_scan", backend).forward(gate, candidate, None, None, initial, reset, lengths)

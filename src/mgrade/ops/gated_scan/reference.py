@@ -9,10 +9,10 @@ from mgrade.ops._backend import accumulator
 
 
 def linear_scan(decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Tensor | None) -> Tensor:
-    """h_t = decay_t h_{t-1} + drive_t, real or complex, by doubling the span that each step has seen.
+    """h_t = decay_t h_{t-1} + drive_t, real or complex, by repeatedly doubling the span that each step covers.
 
     decay, drive (batch, time, channels); initial (batch, channels); reset (batch, time). Where a step restarts,
-    the past is left out rather than multiplied by zero, so that a NaN before it stays before it.
+    the past is masked out rather than multiplied by zero, so that a NaN does not cross the restart.
     """
     time = drive.shape[1]
     if time == 0:
@@ -35,7 +35,7 @@ def linear_scan(decay: Tensor, drive: Tensor, initial: Tensor | None, reset: Ten
 
 
 def reverse_scan(decay: Tensor, drive: Tensor, reset: Tensor | None) -> Tensor:
-    """g_t = drive_t + decay_{t+1} g_{t+1}: how the gradient of `linear_scan` runs back through time."""
+    """g_t = drive_t + decay_{t+1} g_{t+1}: the gradient of `linear_scan`, backwards through time."""
     later = torch.roll(decay, -1, 1).flip(1)
     restarts = None if reset is None else torch.roll(reset, -1, 1).flip(1)
     return linear_scan(later, drive.flip(1), None, restarts).flip(1)
@@ -49,7 +49,7 @@ def before(h: Tensor, initial: Tensor | None, reset: Tensor | None) -> Tensor:
 
 
 def last_state(h: Tensor, initial: Tensor | None) -> Tensor:
-    """The state after the last step; the initial one if there was none."""
+    """The state after the last step; the initial state if there are no steps."""
     if h.shape[1]:
         return h[:, -1].clone(memory_format=torch.contiguous_format)
     return (
@@ -58,12 +58,12 @@ def last_state(h: Tensor, initial: Tensor | None) -> Tensor:
 
 
 def trace_shape(batch: int, time: int, hidden: int, skipped: bool) -> tuple[int, int, int]:
-    """What `forward` keeps for the gradient: the states, where the outputs are not the states themselves."""
+    """The shape of what `forward` keeps for the gradient: the states, unless they are the outputs themselves."""
     return batch, time if skipped else 0, hidden
 
 
 def biased(gate: Tensor, candidate: Tensor, bias: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Gate and candidate with their halves of the bias; after a row's length the gate is shut for good."""
+    """Gate and candidate plus their halves of the bias; beyond a row's length the gate is closed."""
     dtype = accumulator(gate.dtype)
     gate, candidate = gate.to(dtype), candidate.to(dtype)
     if bias is not None:

@@ -1,8 +1,8 @@
 """The Triton version for CUDA: tiles of channels by time, an associative scan inside a tile, a carry between.
 
-Time is cut into as many spans as it takes to fill the chip. A span needs the state at its start: a first, read-only
-pass sums every span up as one affine map (keep, drive), and each program composes the maps of the spans before its
-own. Nothing but the states at the starts of tiles is kept for the gradient, which runs the scan again.
+Time is cut into enough spans to fill the chip. A span needs the state at its start: a first, read-only pass reduces
+every span to one affine map (keep, drive), and each program composes the maps of the spans before its own. Only the
+states at tile starts are kept for the gradient, which runs the scan again.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from mgrade.ops._triton import restarts, row_limit
 
 _CHANNELS, _TIME = (4, 16) if TRITON_INTERPRETED else (4, 256)
 _STAGES, _WARPS = 2, 4
-# With this many programs over batch and channels alone, time is not cut into spans. Fixed, so that rounding does not
-# depend on the device.
+# With at least this many programs over batch and channels, time is not cut into spans. A constant, so that rounding
+# does not depend on the device.
 _ENOUGH = 512
 
 
 @triton.jit
 def _compose(keep_a, drive_a, restart_a, keep_b, drive_b, restart_b):
-    """Step a, then step b. A restart in b leaves a out, rather than multiplying it by zero."""
+    """Step a, then step b. A restart in b masks a out, rather than multiplying it by zero."""
     seen = tl.where(restart_b > 0, 0.0, keep_b * drive_a)
     return keep_a * keep_b, drive_b + seen, tl.maximum(restart_a, restart_b)
 
 
 @triton.jit
 def _compose_plain(keep_a, drive_a, keep_b, drive_b):
-    """Step a, then step b, where there are no restarts."""
+    """Step a, then step b, without restarts."""
     return keep_a * keep_b, keep_b * drive_a + drive_b
 
 
 @triton.jit
 def _scan(keep, drive, restart, HAS_RESET: tl.constexpr, REVERSE: tl.constexpr):
-    """The composition of all steps up to each: how much of the past it keeps (nothing after a restart), and drive."""
+    """The composition of all steps up to each: the share of the past that is kept (0 after a restart), and drive."""
     if HAS_RESET:
         through, out, cut = tl.associative_scan((keep, drive, restart), 1, _compose, reverse=REVERSE)
         through = tl.where(cut > 0, 0.0, through)
@@ -76,14 +76,14 @@ def _entering(maps, batch, span, spans, channel, H, inside, state):
     for before in range(0, span):
         at = maps + ((batch * spans + before) * 2) * H + channel
         keep = tl.load(at, mask=inside, other=0.0)
-        # a keep of exactly zero stands for a restart: what was before is left out
+        # a keep of exactly zero means a restart: the past is masked out
         state = tl.load(at + H, mask=inside, other=0.0) + tl.where(keep == 0.0, 0.0, keep * state)
     return state
 
 
 @triton.jit
 def _at_last(tile, step, T, BT: tl.constexpr):
-    """The column of the last step of a tile that exists."""
+    """The column of the last step within bounds of a tile."""
     last = (step == T - 1) | ((tl.arange(0, BT) == BT - 1) & (step < T))
     return tl.sum(tl.where(last[None, :], tile, 0.0), 1)
 
@@ -95,7 +95,7 @@ def _scan_forward(
     HAS_BIAS: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_INITIAL: tl.constexpr, HAS_RESET: tl.constexpr,
     HAS_LENGTHS: tl.constexpr, SUMMARY: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """One span of one block of channels: its outputs, or with SUMMARY its map."""
+    """One span of one block of channels: its outputs, or its map with SUMMARY."""
     batch = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     span = tl.program_id(2)
@@ -155,7 +155,7 @@ def _scan_backward(
     span = tl.program_id(2)
     inside = channel < H
     limit = row_limit(lengths, batch, T, HAS_LENGTHS)
-    carry = tl.zeros((BC,), tl.float32)  # dL/dh_t from the steps after t, already through their gates
+    carry = tl.zeros((BC,), tl.float32)  # dL/dh_t from the steps after t, their gates applied
     kept = tl.full((BC,), 1.0, tl.float32)
     if not SUMMARY:
         if HAS_LAST:
@@ -173,8 +173,8 @@ def _scan_backward(
         valid = mask & (step < limit)[None, :]
         keep = tl.where(valid, keep, 1.0)
         pull = _load(grad, grad_b, grad_c, batch, channel, step, mask)
-        # what step t passes down is multiplied by the gate of t + 1, and stopped by a restart there;
-        # `carry` comes through the gate of the step after the tile already
+        # the gradient that reaches step t is multiplied by the gate of t + 1, and cut off by a restart there;
+        # `carry` already includes the gate of the step after the tile
         next_step = step + 1
         later = here & (next_step < T) & (tl.arange(0, BT) < BT - 1)
         mask_later = inside[:, None] & later[None, :]
@@ -182,7 +182,7 @@ def _scan_backward(
         keep_later, _ = _gates(_biased(logit, bias, channel, inside, HAS_BIAS))
         keep_later = tl.where(mask_later & (next_step < limit)[None, :], keep_later, 1.0)
         restart_later = restarts(reset, batch, T, next_step, later, HAS_RESET, BC, BT)
-        final = here & ((next_step == T) | (tl.arange(0, BT) == BT - 1))  # the tile's last step that exists
+        final = here & ((next_step == T) | (tl.arange(0, BT) == BT - 1))  # the tile's last step within bounds
         drive = pull + tl.where(final[None, :], carry[:, None], 0.0)
         through, total = _scan(keep_later, drive, restart_later, HAS_RESET, True)
         restart = restarts(reset, batch, T, step, here, HAS_RESET, BC, BT)
@@ -195,7 +195,7 @@ def _scan_backward(
         else:
             value = _load(candidate, candidate_b, candidate_c, batch, channel, step, mask)
             value = _biased(value, bias, H + channel, inside, HAS_BIAS)
-            # the state before each step: the scan again, one step late, from the state at the start of the tile
+            # the state before each step: the scan again, shifted by one step, from the state at the start of the tile
             earlier = step - 1
             inner = mask & (tl.arange(0, BT) > 0)[None, :] & (earlier < limit)[None, :]
             logit = _load(gate, gate_b, gate_c, batch, channel, earlier, inner)
@@ -234,7 +234,7 @@ def _spans(batch: int, time: int, hidden: int) -> tuple[int, int, int]:
 
 
 def trace_shape(batch: int, time: int, hidden: int, skipped: bool) -> tuple[int, int, int]:
-    """What `forward` keeps for the gradient: the states at the starts of tiles."""
+    """The shape of what `forward` keeps for the gradient: the states at tile starts."""
     return batch, (time + _TIME - 1) // _TIME, hidden
 
 

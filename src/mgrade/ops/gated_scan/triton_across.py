@@ -1,10 +1,9 @@
-"""The Triton version for tensors that keep channels contiguous, as any (batch, time, hidden) does at first.
+"""The Triton version for tensors with contiguous channels, the default layout of (batch, time, hidden).
 
-Threads lie side by side along the channels, and each takes a run of steps one after the other. The runs of a tile are
-joined by a scan of their maps (keep, drive): for each run it tells the state before it. From there the run is gone
-through again, with what was loaded still at hand. Spans over time and starts of tiles are as in the version for
-contiguous time; results come in the layout of the inputs. There is no bias and no skip here: those belong to
-`gated_recurrence`, whose gates keep time contiguous.
+Threads lie side by side along the channels, and each takes a run of consecutive steps. A scan of the runs' maps (keep,
+drive) gives the state before each run of a tile; each run is then computed from there, with its inputs still in
+registers. Spans of time and tile starts are as in the version for contiguous time. Results have the layout of the
+inputs. There is no bias and no skip: those belong to `gated_recurrence`, whose gates keep time contiguous.
 """
 
 from __future__ import annotations
@@ -23,34 +22,34 @@ from mgrade.ops.gated_scan.triton import _entering, _gates
 
 
 class Tile(NamedTuple):
-    """What a program works on at a time, how many stages ahead it loads, and its warps."""
+    """The tile of a program, the number of stages that it prefetches, and its warps."""
 
     channels: int
     runs: int
     steps: int
-    """Of each run."""
+    """Steps of a run."""
     stages: int
     warps: int
 
 
-# Both cover as many steps, runs times steps: the states at the starts of tiles serve both.
+# Both tiles cover the same number of steps, runs x steps, because they share the states at tile starts.
 FORWARD = Tile(4, 4, 2, 1, 1) if TRITON_INTERPRETED else Tile(16, 32, 4, 2, 4)
 BACKWARD = Tile(8, 2, 4, 1, 1) if TRITON_INTERPRETED else Tile(8, 16, 8, 2, 1)
-# With this many programs over batch and channels alone, time is not cut into spans.
+# With at least this many programs over batch and channels, time is not cut into spans.
 _ENOUGH = 256
-# Whatever these are, the code is the same.
+# Triton does not specialise kernels on the values of these.
 _COUNTS = ("T", "tiles", "spans", "span_tiles")
 
 
 @triton.jit
 def _compose(keep_a, drive_a, past_a, before_a, keep_b, drive_b, past_b, before_b):
-    """Runs a, then runs b: as one map (keep, drive), and the same without the last run of them (past, before)."""
+    """Runs a, then runs b: their map (keep, drive), and their map without the last run (past, before)."""
     return keep_a * keep_b, keep_b * drive_a + drive_b, past_b * keep_a, past_b * drive_a + before_b
 
 
 @triton.jit
 def _seen(keep, past, HAS_RESET: tl.constexpr):
-    """What is left of the past: where there are restarts, a keep of exactly zero leaves it out, whatever it is."""
+    """keep times the past; with restarts, a keep of exactly zero masks the past out, even if it is NaN."""
     left = keep * past
     if HAS_RESET:
         left = tl.where(keep == 0.0, 0.0, left)
@@ -59,7 +58,7 @@ def _seen(keep, past, HAS_RESET: tl.constexpr):
 
 @triton.jit
 def _product(keep_a, keep_b, HAS_RESET: tl.constexpr):
-    """What two keeps leave together: zero stays zero, whatever the other is."""
+    """The product of two keeps; zero stays zero, even if the other is NaN."""
     both = keep_a * keep_b
     if HAS_RESET:
         both = tl.where((keep_a == 0.0) | (keep_b == 0.0), 0.0, both)
@@ -68,14 +67,14 @@ def _product(keep_a, keep_b, HAS_RESET: tl.constexpr):
 
 @triton.jit
 def _compose_cut(keep_a, drive_a, past_a, before_a, keep_b, drive_b, past_b, before_b):
-    """The same where there are restarts."""
+    """The same with restarts."""
     keep, past = _product(keep_a, keep_b, True), _product(keep_a, past_b, True)
     return keep, drive_b + _seen(keep_b, drive_a, True), past, before_b + _seen(past_b, drive_a, True)
 
 
 @triton.jit
 def _join(keep, drive, state, HAS_RESET: tl.constexpr, REVERSE: tl.constexpr):
-    """From the maps of runs and the state before the tile: the state before each run, and the map up to each."""
+    """The state before each run, and the map up to each, from the maps of the runs and the state before the tile."""
     parts = (keep, drive, tl.full(keep.shape, 1.0, tl.float32), tl.zeros_like(drive))
     if HAS_RESET:
         keep, drive, past, before = tl.associative_scan(parts, 1, _compose_cut, reverse=REVERSE)
@@ -92,7 +91,7 @@ def _column(tile, at):
 
 @triton.jit
 def _at(pointer, row, step, channel):
-    """Where a tile (channels, steps) lies; the rows, of channels, are `row` numbers apart."""
+    """The addresses of a tile (channels, steps); consecutive steps are `row` elements apart."""
     return pointer + step[None, :].to(tl.int64) * row + channel[:, None]
 
 
@@ -103,7 +102,7 @@ def _load(pointer, row, step, channel, mask):
 
 @triton.jit
 def _cut(reset, step, T, HAS_RESET: tl.constexpr):
-    """Where a sequence begins anew, (1, steps)."""
+    """Where a sequence restarts, (1, steps)."""
     cut = tl.zeros(step.shape, tl.int1)
     if HAS_RESET:
         cut = tl.load(reset + step, mask=step < T, other=0).to(tl.int32) > 0
@@ -117,7 +116,7 @@ def _scan_forward(
     HAS_INITIAL: tl.constexpr, HAS_RESET: tl.constexpr, HAS_LENGTHS: tl.constexpr, SUMMARY: tl.constexpr,
     BC: tl.constexpr, RUNS: tl.constexpr, STEPS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """One span of one block of channels: its states, or with SUMMARY its map."""
+    """One span of one block of channels: its states, or its map with SUMMARY."""
     blocks = tl.cdiv(H, BC)  # neighbours in memory at the same time
     batch = (tl.program_id(0) // blocks).to(tl.int64)
     channel = (tl.program_id(0) % blocks) * BC + tl.arange(0, BC)
@@ -179,7 +178,7 @@ def _scan_backward(
 ):  # fmt: skip
     """One span, backwards in time: spans and tiles are counted from the end.
 
-    What step t passes down to the one before is keep_t times (dL/dh_t and what came down to t): again a map per run.
+    Step t passes keep_t times (dL/dh_t plus what it received) down to the step before it: again a map per run.
     """
     blocks = tl.cdiv(H, BC)  # neighbours in memory at the same time
     batch = (tl.program_id(0) // blocks).to(tl.int64)
@@ -194,7 +193,7 @@ def _scan_backward(
     packed += batch * T * 2 * H
     if HAS_RESET:
         reset += batch * T
-    carry = tl.zeros((BC,), tl.float32)  # what the step after the tile passes down
+    carry = tl.zeros((BC,), tl.float32)  # what the step after the tile passes down to it
     kept = tl.full((BC,), 1.0, tl.float32)
     if not SUMMARY:
         if HAS_LAST:
@@ -260,12 +259,12 @@ def _spans(x: Tensor, tile: Tile) -> tuple[int, int, int]:
 
 
 def _rows(x: Tensor) -> Tensor:
-    """`x` (batch, time, hidden) with channels contiguous."""
+    """`x` (batch, time, hidden) with contiguous channels."""
     return x if x.stride(2) == 1 else x.contiguous()
 
 
 def trace_shape(batch: int, time: int, hidden: int) -> tuple[int, int, int]:
-    """What `forward` keeps for the gradient: the states at the starts of tiles."""
+    """The shape of what `forward` keeps for the gradient: the states at tile starts."""
     steps = FORWARD.runs * FORWARD.steps
     return batch, (time + steps - 1) // steps, hidden
 
@@ -308,7 +307,7 @@ def backward(
     starts: Tensor,
     packed: Tensor,
 ) -> Tensor:
-    """Writes the gradients of gate and candidate into `packed`, (batch, time, 2 hidden); returns that of `initial`."""
+    """Writes the gradients of gate and candidate into `packed` (batch, time, 2 hidden); returns that of `initial`."""
     batch, time, hidden = gate.shape
     tile = BACKWARD
     grad = _rows(grad)

@@ -1,4 +1,4 @@
-"""`glu`: GELU, then a linear layer gated by another, with both products as one where time is contiguous."""
+"""`glu`: GELU, then a linear layer gated by another; on CUDA, both are one product."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tens
     x, *parameters, base = inputs
     ctx.base = None if base is None else base.dtype
     ctx.save_for_backward(x, *output[1:], *parameters)
-    ctx.set_materialize_grads(False)  # nobody asks for the gradients of what is kept
+    ctx.set_materialize_grads(False)  # only the first output has a gradient
 
 
 def _autograd(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:

@@ -1,4 +1,4 @@
-"""The Triton version: one product with both matrices, and one pass over its result, with the biases, each way."""
+"""The Triton version: one product with both matrices and one pass over its result, in each direction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mgrade.ops.linear.triton import outer, product
 
 @triton.jit
 def _gated(pair, bias, T, N, BT: tl.constexpr):
-    """Of one row (of B and N) and some steps: their place in pair (B, 2 N, T), what is there, and which exist."""
+    """For one row (of B and N) and some steps: offsets in pair (B, 2 N, T), values there, and which are in bounds."""
     program = tl.program_id(0).to(tl.int64)
     batch, row = program // N, program % N
     step = tl.program_id(1) * BT + tl.arange(0, BT)

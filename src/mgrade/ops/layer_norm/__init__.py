@@ -1,6 +1,6 @@
-"""`layer_norm`: the norm over the channels, in whatever layout its input has, and what may follow: dropout, a skip.
+"""`layer_norm`: the norm over the channels, in the layout of its input, with the dropout and skip that may follow.
 
-On CUDA, activations keep time contiguous, and so does this. Elsewhere it is `torch.nn.functional.layer_norm`.
+On CUDA, activations have contiguous time, and this keeps it. Elsewhere it is `torch.nn.functional.layer_norm`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mgrade.ops._backend import choose, first_only, implementation, implements, 
 from mgrade.ops.dropout import dropout as drop
 from mgrade.ops.dropout import kept
 
-# Wider layers do not fit on chip; they go the way of plain PyTorch.
+# Wider layers do not fit on chip and are left to PyTorch.
 MAX_FUSED = 512
 
 torch.library.define(
@@ -37,10 +37,10 @@ def layer_norm(
     dropout: float = 0.0,
     whole: bool = False,
 ) -> Tensor:
-    """Layer norm over the channels in the type of x: autocast would go on in float32 from here.
+    """Layer norm over the channels in the type of x, where autocast would return float32.
 
-    The result is added to `base`, if there is one. With `dropout`, that share of it is left out before, at random: of
-    its values, or of its channels from end to end if `whole`.
+    `dropout` is the share of the result dropped at random: single values, or channels for the whole sequence if
+    `whole`. Then it is added to `base`, if given.
     """
     alike = base is None or base.dtype == x.dtype
     if x.dim() == 3 and x.shape[2] <= MAX_FUSED and not x.is_complex() and alike and choose("auto", x) == "triton":
@@ -64,7 +64,7 @@ def _forward(*arguments: Any) -> Tensor:
 
 @implements("mgrade::layer_norm_backward")
 def _backward(*arguments: Any) -> tuple[Tensor, Tensor]:
-    """The gradient of x, and with `sums` those of scale and shift, (2, channels) in float32, else nothing."""
+    """The gradient of x, and with `sums` those of scale and shift, (2, channels) in float32 (else empty)."""
     return implementation("layer_norm", "triton").backward(*arguments)
 
 

@@ -1,4 +1,4 @@
-"""The Triton version: a tile of time with all its channels stays on chip; the gradient makes the statistics again."""
+"""The Triton version: a tile of time with all its channels stays on chip; the gradient recomputes the statistics."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mgrade.ops import _triton
 from mgrade.ops._backend import TRITON_INTERPRETED
 from mgrade.ops._triton import dropped, piece
 
-# Elements of a tile, few enough for registers, and its steps: rows of at least 64 bytes.
+# Elements of a tile, few enough for registers, and its steps: at least 64 bytes per row.
 _ELEMENTS, _STEPS, _MOST_STEPS = (256, 16, 16) if TRITON_INTERPRETED else (8192, 32, 128)
 
 
 @triton.jit
 def statistics(z, D, wide, eps):
-    """z (channels, time) less its mean, over the channels inside `wide`, and 1 / standard deviation of every step."""
+    """z (channels, time) minus its mean over the channels in `wide`, and 1 / standard deviation of every step."""
     mean = tl.sum(tl.where(wide, z, 0.0), 0) / D
     centred = tl.where(wide, z - mean[None, :], 0.0)
     return centred, 1.0 / tl.sqrt(tl.sum(centred * centred, 0) / D + eps)
@@ -25,7 +25,7 @@ def statistics(z, D, wide, eps):
 
 @triton.jit
 def norm_backward(pull, z, scale, channel, wide, mask, D, eps, HAS_SCALE: tl.constexpr):
-    """The gradient before a layer norm, and this tile's part of the gradients of scale and shift."""
+    """The gradient of a layer norm's input, and this tile's part of the gradients of scale and shift."""
     centred, rstd = statistics(z, D, wide[:, None], eps)
     normal = tl.where(mask, centred * rstd[None, :], 0.0)
     to_scale, to_shift = tl.sum(pull * normal, 1), tl.sum(pull, 1)
@@ -38,7 +38,7 @@ def norm_backward(pull, z, scale, channel, wide, mask, D, eps, HAS_SCALE: tl.con
 
 @triton.jit
 def _tile(T, D, BD: tl.constexpr, BT: tl.constexpr):
-    """This program's row of the batch, channels and steps, and which of them exist."""
+    """This program's batch row, channels and steps, and which of them are within bounds."""
     batch, step = piece(T, BT)
     channel = tl.arange(0, BD)
     wide = channel < D
@@ -86,7 +86,7 @@ def _layer_norm_backward(
 
 
 def _blocks(dim: int) -> dict[str, int]:
-    """The sizes of tiles: channels and steps at a time, and warps."""
+    """The tile size, channels and steps, and the warps."""
     channels = max(16, triton.next_power_of_2(dim))
     steps = min(_MOST_STEPS, max(_STEPS, _ELEMENTS // channels))
     return {"BD": channels, "BT": steps, "num_warps": min(16, max(4, channels * steps // 2048))}

@@ -1,6 +1,6 @@
-"""`linear`: the mixing of channels, in whatever layout its input has.
+"""`linear`: a linear layer that keeps the layout of its input.
 
-On CUDA, activations keep time contiguous, and so does the product with them: W @ x per batch row. Elsewhere this is
+On CUDA, activations have contiguous time, and the product keeps it: W @ x per batch row. Elsewhere this is
 `torch.nn.functional.linear`.
 """
 
@@ -43,7 +43,7 @@ def linear(
 
 
 def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
-    """x @ weight^T, laid out as `backend` likes it: (batch, time, inputs) -> (batch, time, outputs)."""
+    """x @ weight^T in the layout of `backend`: (batch, time, inputs) -> (batch, time, outputs)."""
     if backend == "triton":
         return implementation("linear", "triton").product(x, weight)
     if backend == "c" and x.dtype in c.TYPES:
@@ -52,7 +52,7 @@ def product(x: Tensor, weight: Tensor, backend: str) -> Tensor:
 
 
 def add_product(base: Tensor | None, grad: Tensor, weight: Tensor, backend: str) -> Tensor:
-    """base + grad @ weight, the way back through `product`: (batch, time, outputs) -> (batch, time, inputs)."""
+    """base + grad @ weight, the gradient of x in `product`: (batch, time, outputs) -> (batch, time, inputs)."""
     if backend == "triton":
         return implementation("linear", "triton").product(grad, weight.t(), base)
     if backend == "c" and grad.dtype in c.TYPES:
@@ -82,8 +82,8 @@ def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, base: Tensor | None
 def _backward(
     grad: Tensor, x: Tensor, weight: Tensor, base: Tensor | None, gain: Tensor | None, to_x: bool, to_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of x, empty unless wanted; of weight and then bias, if wanted, flat; of base and gain, if there is
-    a gain, else empty."""
+    """The gradients of x (empty unless `to_x`), of weight and bias (flat, bias only if `to_bias`), and of base and gain
+    (empty without a gain)."""
     triton = implementation("linear", "triton")
     grad = triton.along_time(grad)
     grad_x = add_product(None, grad, weight, "triton") if to_x else grad.new_empty(0)

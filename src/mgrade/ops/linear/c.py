@@ -7,9 +7,9 @@ from torch import Tensor
 
 from mgrade.ops import _c, _memory
 
-# What the kernels compute in; other types go through PyTorch.
+# The types that the kernels compute in; others are left to PyTorch.
 TYPES = (torch.float32, torch.float64)
-# Larger matrices do not stay in the cache while their gradient is summed up.
+# The gradient of a larger matrix would not stay in the cache while it is summed.
 MAX_SUMS = 1 << 16
 
 

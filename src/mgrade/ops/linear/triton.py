@@ -1,7 +1,7 @@
 """Products with time contiguous: W @ x per batch row, and the sum over batch and time of a b^T.
 
-W @ x is left to cuBLAS, except in bfloat16 for narrow layers: where something is to be added to it, that comes free,
-and where all layers of a model are narrow, no workspace of cuBLAS is needed, which is larger than such a model.
+W @ x is left to cuBLAS, except in bfloat16 for narrow layers: adding a base to it is then free, and a model of narrow
+layers alone needs no cuBLAS workspace, which is larger than such a model.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mgrade.ops._triton import dot, piece
 _TILE, _TIME = (16, 16) if TRITON_INTERPRETED else (64, 128)
 _OUTER_WARPS = 4
 _ROWS, _STEPS, _DEPTH, _WARPS = (16, 16, 16, 4) if TRITON_INTERPRETED else (128, 64, 32, 4)
-# From this many channels on, cuBLAS is faster there too: alone, and with an addition after it.
+# From this many channels on, cuBLAS is faster in bfloat16 too: alone, and followed by an addition.
 _WIDE, _WIDE_WITH_BASE = 65, 256
-# Enough programs to fill a large chip; fixed, so that rounding does not depend on the device.
+# Enough programs to fill a large chip; a constant, so that rounding does not depend on the device.
 _PROGRAMS = 256
 
 
@@ -30,8 +30,8 @@ def _product(
     HAS_BASE: tl.constexpr, HAS_GAIN: tl.constexpr, HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr,
     BN: tl.constexpr, BT: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """y (B, N, T) = weight (N, M) @ x (B, M, T), with HAS_BASE plus base (B, N, T), with HAS_GAIN that times gain (N),
-    with HAS_BIAS plus bias (N)."""
+    """y (B, N, T) = weight (N, M) @ x (B, M, T), plus gain (N) * base (B, N, T), plus bias (N): HAS_BASE, HAS_GAIN and
+    HAS_BIAS say which of these there are."""
     batch, step = piece(T, BT)
     row = tl.program_id(1) * BN + tl.arange(0, BN)
     here = (row < N)[:, None] & (step < T)[None, :]
@@ -60,7 +60,7 @@ def _add(
     y, base, gain, bias, T, N, base_b, base_c,
     HAS_BASE: tl.constexpr, HAS_GAIN: tl.constexpr, HAS_BIAS: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
-    """y (B, N, T) += gain (N) * base (B, N, T) + bias (N), as far as there are any."""
+    """y (B, N, T) += gain (N) * base (B, N, T) + bias (N), each optional."""
     program = tl.program_id(0).to(tl.int64)
     batch, row = program // N, program % N
     step = tl.program_id(1) * BT + tl.arange(0, BT)
@@ -93,7 +93,7 @@ def _scaled_backward(grad, base, gain, grad_base, parts, T, N, grad_b, grad_c, b
 
 @triton.jit
 def _row_sums(a, row, N, T, chunks, begin, end, a_b, a_c, BN: tl.constexpr, BT: tl.constexpr):
-    """The sums of some rows of a (B, N, T) over the steps of the chunks from `begin` to `end`."""
+    """The sums of some rows of a (B, N, T) over the steps of chunks `begin` to `end`."""
     total = tl.zeros((BN, BT), tl.float32)
     for chunk in range(begin, end):
         batch = tl.zeros((), tl.int64) + chunk // chunks
@@ -110,8 +110,8 @@ def _outer(
 ):  # fmt: skip
     """out (parts, size): the sum over batch rows and steps of a (B, N, T) times b (B, M, T), then with SUMS of a.
 
-    A tile that is multiplied cannot be added up as well: it would be overwritten in use (triton-lang/triton#6691). So
-    it is multiplied by ones where that is EXACT, and else read again.
+    A tile cannot be both multiplied and summed: it would be overwritten while in use (triton-lang/triton#6691). So it
+    is multiplied by ones where that is EXACT, and otherwise loaded again.
     """
     row = tl.program_id(0) * BN + tl.arange(0, BN)
     column = tl.program_id(1) * BM + tl.arange(0, BM)
@@ -135,7 +135,7 @@ def _outer(
     at = out + part * size + row[:, None] * M + column[None, :]
     tl.store(at, total, mask=(row < N)[:, None] & (column < M)[None, :])
     if SUMS:
-        first = tl.program_id(1) == 0  # of all that have these rows
+        first = tl.program_id(1) == 0  # of the programs with these rows
         if EXACT:
             sums = tl.sum(alone, 1) / 16
         else:
@@ -146,7 +146,7 @@ def _outer(
 def outer(a: Tensor, b: Tensor, sums: bool = False) -> Tensor:
     """a (batch, time, n), b (batch, time, m) -> the sum over batch and time of a b^T, (n, m), in float32.
 
-    With `sums` that of a alone as well, as one more column at the end of a flat (n m + n).
+    With `sums`, also that of a alone: the result is then flat, (n m + n).
     """
     a, b = _triton.time_last(a), _triton.time_last(b)
     batch, n, time = a.shape
