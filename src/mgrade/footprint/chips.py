@@ -1,8 +1,8 @@
-"""Chips: what memory they have, how fast they count, and whether a model fits.
+"""Chips: their memory and speed, and whether a model fits.
 
-Memory is in bytes; K and M of a microcontroller's data are 1024-based, figures given as "about" or in the paper are
-read as decimal, the smaller reading. `flash` 0 means one memory for everything: no flash inside, or none that a
-program can read weights from in place; parameters and buffer then share the RAM.
+Memory is in bytes. K and M on a microcontroller's data sheet are 1024-based; figures given as "about" or in the paper
+are read as decimal, the smaller reading. `flash` 0 means a single memory: there is no internal flash, or weights cannot
+be read from it in place, so parameters and buffer share the RAM.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ K, M = 1024, 1024 * 1024
 
 
 class Chip(NamedTuple):
-    """A chip, or a board where that is what people buy."""
+    """A chip, or a board if that is what people buy."""
 
     name: str
     core: str
-    """The core that would run the model, as named in `MACS_PER_CYCLE`; empty where it is none of these."""
+    """The core that would run the model, by its name in `MACS_PER_CYCLE`; empty for others."""
     mhz: float | None
     ram: int
     flash: int
@@ -26,18 +26,18 @@ class Chip(NamedTuple):
     note: str = ""
 
     def fits(self, parameters: int, buffer: int) -> bool:
-        """Whether so many bytes of parameters and of buffer have room here, with nothing else in memory."""
+        """Whether this many bytes of parameters and of buffer fit, with nothing else in memory."""
         return fits(parameters, buffer, self.ram, self.flash)
 
     def capacity(self, precision: str) -> float | None:
-        """Multiply-accumulates a second of one core; None where that is not known."""
+        """Multiply-accumulates per second of one core; None if unknown."""
         rate = MACS_PER_CYCLE.get(self.core, {}).get(precision)
         return None if rate is None or self.mhz is None else rate * self.mhz * 1e6
 
 
 # Assumptions, for compiled code on one core. float32: a whole step of a model, activations and norms included; int8:
-# matrix products alone. Rounded down from instruction counts of the Cortex-M55 (vector instructions), M4 and M0+ under
-# emulation, one instruction a cycle: no caches, no wait states. The M7 and M33 are taken to be no slower than the M4.
+# matrix products alone. Rounded down from emulated instruction counts of the Cortex-M55 (vector instructions), M4 and
+# M0+, at one instruction per cycle, without caches or wait states. The M7 and M33 are assumed as fast as the M4.
 MACS_PER_CYCLE: dict[str, dict[str, float]] = {
     "Cortex-M55": {"float32": 0.8, "int8": 1.5},
     "Cortex-M7": {"float32": 0.2, "int8": 0.35},
@@ -71,7 +71,7 @@ CHIPS = (
 
 
 def fits(parameters: int, buffer: int, ram: int, flash: int) -> bool:
-    """Parameters in flash and buffer in RAM; both in RAM where there is no flash."""
+    """Parameters in flash and buffer in RAM, or both in RAM if there is no flash."""
     return parameters + buffer <= ram if flash == 0 else parameters <= flash and buffer <= ram
 
 
@@ -82,7 +82,7 @@ def find_chip(name: str) -> Chip:
         if _plain(chip.name) == wanted:
             return chip
     begins = [chip for chip in CHIPS if wanted and _plain(chip.name).startswith(wanted)]
-    if len(begins) == 1 and _plain(begins[0].name).removeprefix(wanted).isdigit():  # an ESP32 is no ESP32-S3
+    if len(begins) == 1 and _plain(begins[0].name).removeprefix(wanted).isdigit():  # but an ESP32 is not an ESP32-S3
         return begins[0]
     names = {_plain(chip.name): chip.name for chip in CHIPS}
     near = [chip.name for chip in begins] or [names[key] for key in difflib.get_close_matches(wanted, names, 1, 0.6)]

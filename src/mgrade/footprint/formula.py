@@ -1,8 +1,8 @@
 """The paper's memory accounting (its Appendix A), component by component, in elements.
 
 Multiply by the bytes of an element (4 in the paper) for bytes. The formulas leave out the biases of encoder and
-decoder; the extra projection of the paper's Image model counts with the recurrence. `left_out` lists what a model of
-this package has beyond them, so that the two add up exactly.
+decoder; the extra projection of the paper's Image model counts as part of the recurrence. `left_out` lists what else a
+model of this package has, so that the two add up exactly.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from mgrade.nn import ModelConfig
 
 
 def parameters(config: ModelConfig) -> dict[str, int]:
-    """Parameters per component of the whole network: encoder, conv, recurrence, mlp, norm, decoder."""
+    """Parameters of the whole network by component: encoder, conv, recurrence, mlp, norm, decoder."""
     c, depth = config, config.depth
     dim, hidden, inner = c.dim, c.hidden, c.inner
     taps = {"delay": 2 * c.taps * dim, "dilated": c.taps * dim, "none": 0}[c.conv]
@@ -30,7 +30,7 @@ def parameters(config: ModelConfig) -> dict[str, int]:
 
 
 def instantiated(config: ModelConfig) -> dict[str, int]:
-    """Parameters per component with every delay kernel written out, max_delay elements a channel (Appendix C)."""
+    """Parameters by component with every delay kernel written out, max_delay elements per channel (Appendix C)."""
     counts = parameters(config)
     if config.conv == "delay":
         counts["conv"] = config.depth * config.dim * config.max_delay
@@ -50,7 +50,7 @@ def left_out(config: ModelConfig) -> dict[str, int]:
 
 
 def buffer(config: ModelConfig) -> dict[str, int]:
-    """Activations kept between steps, per component of the whole network: conv and recurrence."""
+    """Activations of the whole network kept between steps, by component: conv and recurrence."""
     reach = {
         "delay": [config.max_delay] * config.depth,
         "dilated": [config.memory(layer) for layer in range(config.depth)],
@@ -61,10 +61,10 @@ def buffer(config: ModelConfig) -> dict[str, int]:
 
 
 def state(config: ModelConfig) -> dict[str, int]:
-    """What this package's model keeps between steps, in real numbers: no formula of the paper, but what is there.
+    """Real numbers that a model of this package really keeps between steps, which the paper's formulas differ from.
 
-    A delay line holds the past without the present, an LRU's units are complex, a pooled readout has a sum; the count
-    of its steps, one whole number, is left out.
+    A delay line holds the past without the present, an LRU's units are complex, and a pooled readout has a sum. The
+    count of its steps, a single integer, is left out.
     """
     past = sum(config.memory(layer) for layer in range(config.depth))
     units = {"mingru": config.hidden, "lru": 2 * config.hidden, "none": 0}[config.recurrence]

@@ -1,4 +1,4 @@
-"""The footprint of one model: the paper's formulas, what they leave out, the exact figures, and where it fits."""
+"""The footprint of one model: the paper's formulas, what they leave out, exact figures, and whether it fits a chip."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mgrade.footprint.operations import operations
 from mgrade.nn import Model, ModelConfig
 from mgrade.train.result import state_bytes
 
-# Bytes of a weight and of a kept activation. Integer inference keeps activations and states in 16 bits.
+# Bytes per weight and per kept activation. Integer inference keeps activations and states in 16 bits.
 PRECISIONS = {"float32": (4, 4), "int8": (1, 2)}
 MAX_INTEGER_TERMS = 512
-"""Products of int8 and int16 that still add up within 32 bits."""
+"""The most products of int8 and int16 whose sum fits 32 bits."""
 COMPONENTS = ("encoder", "conv", "recurrence", "mlp", "norm", "decoder")
 
 
@@ -44,7 +44,7 @@ class Footprint:
         return PRECISIONS[self.precision][1]
 
     def needs(self, instantiated: bool = False) -> tuple[int, int]:
-        """Bytes to find room for: every parameter, and the larger of the formula's buffer and the real state."""
+        """Bytes that must fit: every parameter, and the larger of the formula's buffer and the real state."""
         counts = self.instantiated if instantiated else self.parameters
         stored = sum(counts.values()) + sum(self.left_out.values())
         kept = max(sum(self.buffer.values()), sum(self.state.values()))
@@ -52,15 +52,15 @@ class Footprint:
 
     @property
     def too_wide(self) -> bool:
-        """Whether its layers add up more terms than an export of this precision can."""
+        """Whether a sum in it has more terms than an export of this precision allows."""
         return self.precision != "float32" and widest(self.config) > MAX_INTEGER_TERMS
 
     def fits(self, chip: Chip, instantiated: bool = False) -> bool:
-        """Whether there is an export of this precision, and `needs` has room on the chip."""
+        """Whether it can be exported in this precision, and `needs` fits the chip."""
         return not self.too_wide and chip.fits(*self.needs(instantiated))
 
     def to_dict(self, chips: Iterable[Chip] = CHIPS) -> dict[str, Any]:
-        """All of it, as JSON holds it."""
+        """Everything, as JSON values."""
         chips = list(chips)
         parameters, buffer = self.needs()
         return {
@@ -95,7 +95,7 @@ class Footprint:
 
 
 def widest(config: ModelConfig) -> int:
-    """The most terms that a sum has in a layer or in the head."""
+    """The most terms of a sum in a layer or in the head."""
     return max(config.dim, config.hidden, 2 * config.dim if config.mlp == "gelu" else 0)
 
 
@@ -115,7 +115,7 @@ def measure(config: ModelConfig, precision: str = "float32") -> Footprint:
 
 
 def exact(config: ModelConfig) -> dict[str, int]:
-    """Counted on the model itself, in float32: its parameters, their bytes, and the bytes of one stream's state."""
+    """Counted from the model itself, in float32: parameters, their bytes, and the bytes of a stream's state."""
     with torch.device("meta"):  # shapes alone: no memory, no random numbers
         model = Model(config)
         kept = state_bytes(model)

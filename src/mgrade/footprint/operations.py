@@ -1,4 +1,4 @@
-"""Multiply-accumulates of one step: a rough measure of what a model asks of a processor."""
+"""Multiply-accumulates per step: a rough measure of the load on a processor."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from mgrade.nn import ModelConfig
 
 
 def operations(config: ModelConfig) -> dict[str, int]:
-    """Multiply-accumulates per step and component, for one stream.
+    """Multiply-accumulates per step of one stream, by component.
 
-    A delay convolution counts with its whole kernel, max_delay elements a channel: a tap of finite width touches
-    several steps, so this bounds it from above. Tokens are looked up, not multiplied. Activations, norms and skips
-    do not count; a chip's multiply-accumulates per cycle allow for them.
+    A delay convolution counts with its whole kernel, max_delay elements per channel. That is an upper bound, since a
+    tap of finite width covers several steps. Tokens are looked up, not multiplied. Activations, norms and skips do not
+    count; a chip's figure of multiply-accumulates per cycle allows for them.
     """
     c, dim, hidden = config, config.dim, config.hidden
     conv = {"delay": c.max_delay * dim, "dilated": c.taps * dim, "none": 0}[c.conv]
-    # gate, candidate and the update; LRU: complex B, one complex product a unit, complex C of which the real part, D
+    # gate, candidate and update; LRU: complex B, one complex product per unit, the real part of complex C, D
     recurrence = {"mingru": 2 * hidden * dim + 2 * hidden, "lru": 4 * hidden * dim + 4 * hidden + dim, "none": 0}
     projection = hidden * dim if c.projection and c.recurrence == "mingru" else 0
     mlp = {"gelu": 2 * dim * c.inner + 2 * dim * dim, "glu": 2 * dim * c.inner, "none": 0}

@@ -1,10 +1,10 @@
 """The published models of the paper's tables: what the paper prints, and its buffer formulas (Appendix C).
 
-Parameters are data: the paper took them from the models' own publications and code, so they stand here as printed.
-Buffers, and the parameters with the recurrent matrix written out, follow from layers, width and state size by the
-paper's formulas; these sizes are not in the paper. `sizes_from` says where they come from: `code`, read in the
-official repository; `paper`, those of another model, as a note of the paper says; or `bytes`, the sizes that give
-the paper's bytes, which no official file confirmed.
+Parameters are data: the paper took them from the models' publications and code, so they are listed as printed.
+Buffers, and parameters with the recurrent matrix written out, follow from layers, width and state size by the paper's
+formulas. These sizes are not in the paper; `sizes_from` says where they come from: `code`, the official repository;
+`paper`, a note in the paper that they equal another model's; or `bytes`, sizes that reproduce the paper's bytes, not
+confirmed by any official file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Sizes(NamedTuple):
 
 
 class Published(NamedTuple):
-    """One model on one task; parameters, buffer and instantiated parameters as printed, None where a dash stands."""
+    """One model on one task; parameters, buffer and instantiated parameters as printed, None for a dash."""
 
     model: str
     task: str
@@ -37,7 +37,7 @@ class Published(NamedTuple):
     sizes_from: str | None
 
     def buffer_count(self) -> int | None:
-        """Elements of the buffer by the paper's formula; None where the paper's own models have their recipes."""
+        """Elements of the buffer by the paper's formula; None for the paper's own models, which have recipes."""
         if self.kind is None or self.sizes is None:
             return None
         layers, width, state = self.sizes
@@ -52,9 +52,9 @@ class Published(NamedTuple):
         return layers * per_layer[self.kind]
 
     def instantiated_bytes(self) -> int | None:
-        """Parameters with each low-rank N x N recurrent matrix written out in the place of its two vectors.
+        """Parameters with each low-rank N x N recurrent matrix written out instead of its two vectors.
 
-        Made from the printed number of parameters, so no more exact than that.
+        Derived from the printed number of parameters, and no more exact than that.
         """
         if self.parameters is None or self.kind is None or self.sizes is None or self.kind not in CAUSAL:
             return None
@@ -63,7 +63,7 @@ class Published(NamedTuple):
         return printed_bytes(self.parameters) + 4 * more
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it: each figure as printed, in bytes, and by the formula."""
+        """As JSON values: each figure as printed, in bytes, and by the formula."""
         count = self.buffer_count()
         return {
             "model": self.model,
@@ -86,12 +86,12 @@ class Published(NamedTuple):
         }
 
 
-# Kinds that the paper runs step by step.
+# Kinds that the paper counts as run step by step.
 CAUSAL = ("heads", "heads, low rank", "one head", "gated, complex")
 
 
 def printed_bytes(text: str) -> int:
-    """Bytes of a figure as the paper prints it: K, M and G are powers of 1024."""
+    """Bytes of a figure as printed in the paper: K, M and G are powers of 1024."""
     text = text.removeprefix("~")
     power = {"K": 1, "M": 2, "G": 3}.get(text[-1])
     return round(float(text[:-1]) * 1024**power) if power else round(float(text))
@@ -157,7 +157,7 @@ _SIZES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "SGConv": _LONG,
     "MRConv-L": _LONG,
 }
-# On speech the paper counts one direction of the S4 family: what it prints is L H N.
+# On speech the paper counts one direction of the S4 family: it prints L H N.
 _SPEECH_KINDS = {"S4-LegS": "heads", "S4-FouT": "heads", "S4D-LegS": "heads", "S4D-Inv": "heads", "S4D-Lin": "heads"}
 _SPEECH_SIZES = {**dict.fromkeys(_SPEECH_KINDS, (6, 128, 64)), "Liquid-S4": (6, 128, 7), "S5": (6, 96, 128)}
 _SIZES_FROM: dict[str | tuple[str, str], str] = {
@@ -168,7 +168,7 @@ _SIZES_FROM: dict[str | tuple[str, str], str] = {
 
 
 def published(task: str) -> list[Published]:
-    """The published models of that task in the paper's tables; none for a task that is in neither."""
+    """The published models of a task in the paper's tables; empty for a task that is in neither."""
     return list(_speech() if task == "speech35" else _arena(task) if task in TASKS else ())
 
 

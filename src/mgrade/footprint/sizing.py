@@ -1,4 +1,4 @@
-"""The footprint backwards: which mGRADE configurations fit a given memory, and keep up with a given rate."""
+"""The inverse of a footprint: the mGRADE configurations that fit a memory and keep up with a sample rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mgrade.footprint.measure import Footprint, measure
 from mgrade.footprint.operations import operations
 from mgrade.nn import ModelConfig
 
-# What is tried: all combinations with no more taps than delays.
+# The grid: all combinations with no more taps than delays.
 GRID = {
     "dim": (4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512),
     "depth": (1, 2, 3, 4, 5, 6, 7, 8),
@@ -26,7 +26,7 @@ MOST_BYTES = 2**53
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a device gives: bytes of RAM and flash (0: one memory for all), and multiply-accumulates a step."""
+    """The limits of a device: bytes of RAM and flash (0: a single memory), and multiply-accumulates per step."""
 
     ram: int
     flash: int
@@ -54,7 +54,7 @@ class Candidate:
 
     @property
     def parameters(self) -> int:
-        """How many parameters a training has: by it, larger goes before smaller."""
+        """The number of trained parameters, by which configurations are sorted."""
         return sum(self.footprint.parameters.values()) + sum(self.footprint.left_out.values())
 
     @property
@@ -63,7 +63,7 @@ class Candidate:
         return self.footprint.needs(self.instantiated)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As JSON values."""
         stored, kept = self.bytes
         shape = {name: getattr(self.config, name) for name in GRID}
         sizes = {"parameters": self.parameters, "parameter_bytes": stored, "buffer_bytes": kept}
@@ -71,7 +71,7 @@ class Candidate:
 
 
 def grid(inputs: int, outputs: int) -> Iterator[ModelConfig]:
-    """Every configuration that is tried; its output is pooled, as in classification."""
+    """All configurations of the grid, with a pooled readout, as in classification."""
     for values in product(*GRID.values()):
         fields = dict(zip(GRID, values, strict=True))
         if fields["taps"] <= fields["max_delay"]:
@@ -81,10 +81,10 @@ def grid(inputs: int, outputs: int) -> Iterator[ModelConfig]:
 def sizes(
     limits: Limits, *, inputs: int = 1, outputs: int = 10, precision: str = "float32", instantiated: bool = False
 ) -> list[Candidate]:
-    """All configurations of the grid within the limits, the one with most parameters first.
+    """All configurations of the grid within the limits, sorted by parameters, largest first.
 
-    Of equals, the one with the longer buffer goes first, then the one with fewer layers. With `instantiated`, delay
-    kernels are stored written out. In whole numbers, a layer is no wider than their sums allow.
+    Ties go to the longer buffer, then to fewer layers. With `instantiated`, delay kernels are stored written out. In
+    whole numbers, a layer is no wider than their sums allow.
     """
     found = []
     for config in grid(inputs, outputs):
@@ -98,7 +98,7 @@ def sizes(
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from 65536, 64K, 64KB, 64KiB, 1.5M: K and M are 1024-based, as on data sheets."""
+    """Parses 65536, 64K, 64KB, 64KiB or 1.5M into bytes: K and M are 1024-based, as on data sheets."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?", text.strip().lower())
     if match is None:
         raise ValueError(f"a size of memory is a number of bytes, as 65536, 64K or 1.5M, got {text!r}")

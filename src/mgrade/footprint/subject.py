@@ -1,4 +1,4 @@
-"""What a footprint is asked of: a recipe, a saved model or a finished run. Exports are counted by `mgrade.deploy`."""
+"""The subject of a footprint: a recipe, a saved model or a finished run. Exports are measured by `mgrade.deploy`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mgrade.train.seeds import open_run
 
 
 class Subject(NamedTuple):
-    """A model, its name, and the experiment it belongs to where that is known."""
+    """A model, its name, and its experiment if known."""
 
     name: str
     config: ModelConfig

@@ -1,7 +1,7 @@
 """Models on a hub: fetched and uploaded by huggingface_hub's conventions, described by a card.
 
-`Model.from_pretrained`, `save_pretrained` and `push_to_hub` are the doors. Folders on this machine need nothing beyond
-the package; ids such as `user/name` need huggingface_hub (`pip install 'mgrade[hub]'`).
+Used through `Model.from_pretrained`, `save_pretrained` and `push_to_hub`. Local folders need nothing beyond the
+package; ids such as `user/name` need huggingface_hub (`pip install 'mgrade[hub]'`).
 """
 
 from mgrade.hub.card import model_card

@@ -1,4 +1,4 @@
-"""Model cards: what a hub needs to know about a model, and its readers want to, written from its result file."""
+"""Model cards: what hubs and their readers need to know about a model, written from its result file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from mgrade.nn import Model
 from mgrade.train.result import state_bytes
 
-# What a hub calls what a task asks for; tasks that fit none of its names have no pipeline tag.
+# The hub's names of tasks; tasks that fit none of them have no pipeline tag.
 PIPELINES = {
     "fsdd": "audio-classification",
     "image": "image-classification",
@@ -24,8 +24,8 @@ PIPELINES = {
     "vowels": "audio-classification",
 }
 TAGS = ("sequence-model", "streaming", "mingru", "learnable-delays", "embedded")
-# Figures have so many decimals: fewer, and models would look alike; more, and YAML would read 1e-05 as a word. From
-# WHOLE on they have none: YAML would read 1e+16 as a word as well.
+# Decimals of figures: with fewer, models would look alike; with more, YAML would read 1e-05 as a string. From WHOLE on
+# figures have none: YAML would read 1e+16 as a string too.
 DECIMALS, WHOLE = 4, 1e15
 
 _USE = """```python
@@ -39,7 +39,7 @@ y, state = model.step(x, state)  # one sample at a time: {reads} -> {gives}
 
 
 def model_card(model: Model, name: str, result: dict[str, Any] | None = None, license: str = "mit") -> str:
-    """The README.md of a model folder: front matter as a hub reads it, and the same in words."""
+    """The README.md of a model folder: front matter for the hub, and the same in words."""
     head = "".join(f"{key}: {_json(value)}\n" for key, value in _front_matter(name, result, license).items())
     parts = [f"---\n{head}---\n", f"# {_text(name)}\n", _shape(model), _use(model, name)]
     if result is not None:
@@ -49,7 +49,7 @@ def model_card(model: Model, name: str, result: dict[str, Any] | None = None, li
 
 
 def _front_matter(name: str, result: dict[str, Any] | None, license: str) -> dict[str, Any]:
-    """Top-level keys of the YAML; values are written as JSON, which YAML contains."""
+    """Top-level keys of the YAML; values are written as JSON, a subset of YAML."""
     front: dict[str, Any] = {"license": license, "library_name": "mgrade", "tags": list(TAGS)}
     if result is None:
         return front
@@ -68,12 +68,12 @@ def _front_matter(name: str, result: dict[str, Any] | None, license: str) -> dic
 
 
 def _kind(figure: str) -> str:
-    """A figure's name without the split it is of: `test_accuracy` is an `accuracy`."""
+    """A figure's name without its split: `test_accuracy` is an `accuracy`."""
     return figure.removeprefix("test_").removeprefix("validation_")
 
 
 def _metrics(result: dict[str, Any]) -> dict[str, float | None]:
-    """Rounded; None for what is not finite, which a hub cannot hold."""
+    """Rounded; None if not finite, which a hub cannot store."""
     return {name: _rounded(value) if math.isfinite(value) else None for name, value in result["metrics"].items()}
 
 
@@ -109,7 +109,7 @@ def _figures(result: dict[str, Any]) -> str:
 
 
 def _origin(result: dict[str, Any]) -> str:
-    """How the figures came about: what it takes to believe them."""
+    """How the figures were obtained."""
     hardware, versions = result.get("hardware") or {}, result.get("versions") or {}
     facts = {
         "recipe": _text(f"{result['experiment']}/{result['model']}, seed {result['seed']}"),
@@ -124,17 +124,17 @@ def _origin(result: dict[str, Any]) -> str:
 
 
 def _line(text: object) -> str:
-    """Text of a file on one line: what cannot be printed, as newlines or half a character, is a space."""
+    """Text from a file on one line; unprintable characters, such as newlines, become spaces."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
 
 
 def _text(text: object) -> str:
-    """The same as Markdown that means nothing but the text."""
+    """The same, escaped for Markdown."""
     return re.sub(r"[\\`*_\[\]|~$]", r"\\\g<0>", escape(_line(text), quote=False))
 
 
 def _json(value: object) -> str:
-    """JSON on one line, which YAML and Python read too; no tag can begin in it."""
+    """JSON on one line, which YAML and Python read too; it cannot open an HTML tag."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 

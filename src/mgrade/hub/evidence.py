@@ -1,4 +1,4 @@
-"""What a card may claim: the result file of the very model that it describes, checked before anything is written."""
+"""What a card may claim: the result file of the model it describes, checked before anything is written."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mgrade.train.seeds import open_run
 
 _TEXT, _WHOLE, _NUMBER, _TABLE = (str,), (int,), (int, float), (dict,)
 _NAMES = {_TEXT: "text", _WHOLE: "a whole number", _NUMBER: "a number", _TABLE: "an object"}
-# What a card is written from, and what it must be; the last ones may be missing.
+# The fields that a card is written from, with their types; the last ones are optional.
 _FIELDS = {"experiment": _TEXT, "model": _TEXT, "seed": _WHOLE, "metrics": _TABLE, "minutes": _NUMBER, "recipe": _TABLE}
 _RECIPE = {"task": _TABLE, "model": _TABLE, "train": _TABLE}
 _MAYBE = {"commit": _TEXT, "hardware": _TABLE, "versions": _TABLE}
 
 
 def read_evidence(path: Path, model: Model) -> dict[str, Any]:
-    """The result that a file, or the folder of a finished run, has for a model: of its configuration and delays."""
+    """A model's result, from a file or the folder of a finished run; its configuration and delays must match."""
     if path.is_dir():
         path = _result_of(path)
     found = read_result(path)
@@ -35,13 +35,13 @@ def read_evidence(path: Path, model: Model) -> dict[str, Any]:
     for field, value in model.config.to_dict().items():
         if theirs[field] != value:
             raise ValueError(f"{path} is of another model: {field} is {theirs[field]!r} there and {value!r} here")
-    if "delays" in found and found["delays"] != delays(model):  # not in the oldest files
+    if "delays" in found and found["delays"] != delays(model):  # optional
         raise ValueError(f"{path} is of another model: its delays have other positions and weights than these")
     return found
 
 
 def _result_of(folder: Path) -> Path:
-    """Where a run has its result: found from where the run lies, so it must still lie there."""
+    """The path of a run's result, relative to the run's folder, which must not have been moved."""
     recipe, seed, _ = open_run(folder)
     here = Path(os.path.abspath(folder))
     root = here.parents[min(3, len(here.parents) - 1)]
@@ -52,7 +52,7 @@ def _result_of(folder: Path) -> Path:
 
 
 def _check(found: dict[str, Any]) -> None:
-    """Raises ValueError for the first field that a card could not be written from."""
+    """Raises ValueError for the first field that is missing or malformed."""
     for field, kinds in _FIELDS.items():
         _check_field(found, field, kinds)
     for field, kinds in _RECIPE.items():
@@ -68,7 +68,7 @@ def _check(found: dict[str, Any]) -> None:
 
 
 def _check_field(table: dict[str, Any], field: str, kinds: tuple[type, ...], where: str = "") -> None:
-    name = repr(f"{where}{field}")[1:-1]  # a name of a file's own stays on one line
+    name = repr(f"{where}{field}")[1:-1]  # names from a file stay on one line
     if field not in table:
         raise ValueError(f"{name} is missing")
     value = table[field]

@@ -1,4 +1,4 @@
-"""Model folders: found here or on a hub, saved with a card, uploaded. The hub's side is all huggingface_hub's."""
+"""Model folders: located here or on a hub, saved with a card, uploaded by huggingface_hub."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 def locate(name: str | Path, **how: Any) -> Path:
-    """The folder of a model: one here, a finished run's, or the local copy of a hub's; `how` is for the hub.
+    """The folder of a model: a local one, a finished run's, or the local copy of a hub's, fetched with options `how`.
 
-    Of a hub's files only the configuration and safetensors are fetched.
+    Only the configuration and safetensors are fetched.
     """
     for folder in (Path(name), Path(name) / "model"):
         if (folder / CONFIG).is_file():
@@ -39,7 +39,7 @@ def locate(name: str | Path, **how: Any) -> Path:
 
 
 def save(model: Model, folder: Path, name: str, result: str | Path | None = None, license: str = "mit") -> None:
-    """Writes model and card. Without a result to tell of, a README.md that is there is left as it is."""
+    """Writes model and card. Without a result, an existing README.md is kept."""
     evidence = None if result is None else read_evidence(Path(result), model)
     card = model_card(model, name, evidence, license).encode(errors="backslashreplace")
     model.save(folder)
@@ -60,10 +60,10 @@ def push(
     card: str | Path | None = None,
     **how: Any,
 ) -> str:
-    """Uploads model and card in one commit, and returns its address; the weights of earlier ones go.
+    """Uploads model and card in one commit, deletes earlier weights, and returns the commit's address.
 
-    Without a result, the card is the file `card`, if someone wrote it. A card of ours that has nothing
-    to tell takes the place of no other: neither of that one nor of one that the repository has.
+    Without a result, the card is the file `card`, if it was written by hand. A generated card without figures never
+    replaces another: neither `card` nor the repository's.
     """
     hub = _library(f"to push {repo_id} to a hub")
     if delete_patterns is None:
@@ -82,7 +82,7 @@ def push(
 
 
 def _take(card: str | Path | None, ours: Path) -> bool:
-    """Puts a card that someone wrote in the place of ours; whether there is one: a copy of ours is none."""
+    """Replaces the generated card by `card` if that was written by hand, not by us; returns whether it was."""
     if card is None:
         return False
     try:

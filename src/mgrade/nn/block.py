@@ -1,4 +1,4 @@
-"""One layer: convolution -> recurrence -> MLP, with skips and norms as the configuration says."""
+"""One layer: convolution -> recurrence -> MLP, with the configured skips and norms."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from mgrade.ops.layer_step import layer_step, takes_step
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` that works in whatever layout its input has."""
+    """`torch.nn.Linear` that keeps the layout of its input."""
 
     def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
-        """x (…, inputs) -> (…, outputs), added to `base` if there is one."""
+        """x (…, inputs) -> (…, outputs), added to `base` if given."""
         return linear(x, self.weight, self.bias, base)
 
 
 class LayerNorm(nn.LayerNorm):
-    """`torch.nn.LayerNorm` whose result has the type of its input, under autocast too."""
+    """`torch.nn.LayerNorm` that returns the dtype of its input, also under autocast."""
 
     def forward(self, x: Tensor, base: Tensor | None = None, dropout: float = 0.0, whole: bool = False) -> Tensor:
-        """x (…, channels) -> the same shape, with `dropout`, added to `base` if there is one."""
+        """x (…, channels) -> the same shape, after `dropout`, added to `base` if given."""
         return layer_norm(x, self.weight, self.bias, self.eps, base, dropout, whole)
 
 
 def linear_layer(inputs: int, outputs: int) -> Linear:
-    """A linear layer started as the paper does: truncated normal weights, zero bias."""
+    """A linear layer initialised as in the paper: truncated normal weights, zero bias."""
     layer = Linear(inputs, outputs)
     initialise.fan_in_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -63,7 +63,7 @@ class GLU(nn.Module):
         self.gate = linear_layer(inner, dim)
 
     def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
-        """x (…, inner) -> (…, dim), added to `base` if there is one."""
+        """x (…, inner) -> (…, dim), added to `base` if given."""
         if _altered(self):
             active = F.gelu(x, approximate="tanh")
             y = self.value(active) * torch.sigmoid(self.gate(active))
@@ -104,7 +104,7 @@ class Block(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x (batch, time, dim) -> (batch, time, dim), or its `last` steps, and the state (delay line, hidden) after it.
 
-        A state of None is that of the beginning.
+        A state of None is the initial state.
         """
         history, hidden = state
         plain = reset is None and lengths is None and last is None
@@ -117,7 +117,7 @@ class Block(nn.Module):
             x, history = self._beside("conv", self.conv, x, history, reset, lengths)
         if self.recurrence is not None:
             x, hidden = self._beside("recurrence", self.recurrence, x, hidden, reset, lengths)
-        if last is not None:  # what follows works step by step
+        if last is not None:  # the rest treats every step separately
             x, start = _tail(x, last), _tail(start, last)
         if self._fuses_end():
             return self._fused_end(x), self._whole(x.shape[0], history, hidden)
@@ -127,7 +127,7 @@ class Block(nn.Module):
         return self._steps_at_once and takes_step(x) and not self._dropout() and not _altered(self)
 
     def _step(self, x: Tensor, history: Tensor, hidden: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """One step of a stream without the calls that its parts would take."""
+        """One step of a stream, without a call for each of its parts."""
         conv, recurrence, mlp, norm = self.conv, self.recurrence, self.mlp, self.norm
         assert isinstance(recurrence, MinGRU)
         assert isinstance(mlp, MLP)
@@ -146,7 +146,7 @@ class Block(nn.Module):
         return y, (after[0], after[1])
 
     def _whole(self, batch: int, history: Tensor | None, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The state with empty tensors for the parts that this layer does not have."""
+        """The state, with empty tensors for parts that this layer does not have."""
         if history is None or hidden is None:
             no_history, no_hidden = self.initial_state(batch)
             return no_history if history is None else history, no_hidden if hidden is None else hidden
@@ -155,7 +155,7 @@ class Block(nn.Module):
     def _beside(
         self, name: str, mixer: nn.Module, x: Tensor, state: Tensor | None, reset: Tensor | None, lengths: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """A convolution or recurrence with its skip, at once where nothing stands between."""
+        """A convolution or recurrence with its skip, fused unless something comes between them."""
         projection = self.projection if name == "recurrence" else None
         added = name in self.skips and name not in self.branch_norms and not self._dropout()
         if added and projection is None and name not in self.activations:
@@ -176,12 +176,12 @@ class Block(nn.Module):
         return self.dropout if self.training else 0.0
 
     def _fuses_end(self) -> bool:
-        """Whether MLP, skip and norm are the plain sequence that `ops.feedforward` computes at once."""
+        """Whether MLP, skip and norm are the plain sequence that `ops.feedforward` fuses."""
         plain = isinstance(self.mlp, MLP) and "mlp" in self.skips and "layer" not in self.skips
         return plain and not _altered(self)
 
     def _end(self, x: Tensor, start: Tensor) -> Tensor:
-        """MLP, the skip over the layer and the norm, as far as there are any."""
+        """MLP, the skip over the layer and the norm, each optional."""
         over = start if "layer" in self.skips else None
         if self.mlp is not None:
             branch = self._normed("mlp", x)
@@ -223,17 +223,16 @@ _OWN = (Linear, LayerNorm, MLP, GLU, DelayConv, DilatedConv, MinGRU, LRU, nn.Mod
 
 
 def _altered(module: nn.Module) -> bool:
-    """Whether a part, or a part of that, must be called as it is, and not computed together with others.
+    """Whether some part, at any depth, must be called as a module instead of being fused with others.
 
-    So it is where somebody put another one in its place, as adapters do, took its bias away, or has a hook waiting for
-    its call, as `torch.nn.utils.prune` has.
+    That is so if it was replaced (as adapters do), lost its bias, or has a hook (as `torch.nn.utils.prune` adds).
     """
     parts = (part for part in module._modules.values() if part is not None)
     return any(altered(part) or (part._modules and _altered(part)) for part in parts)
 
 
 def altered(part: nn.Module, *known: type[nn.Module]) -> bool:
-    """The same of a part itself, of one of our own kinds or a `known` one."""
+    """The same for a part itself, which should be of one of our own types or a `known` one."""
     parameters = part._parameters
     if parameters.get("weight", part) is None or parameters.get("bias", part) is None:
         return True
@@ -244,7 +243,7 @@ def altered(part: nn.Module, *known: type[nn.Module]) -> bool:
 
 
 def _is_plain(config: ModelConfig) -> bool:
-    """Whether a layer is what `ops.layer_step` computes: minGRU and MLP, each with its skip, and nothing between."""
+    """Whether `ops.layer_step` computes this layer: minGRU and MLP, each with its skip, and nothing in between."""
     return (
         config.recurrence == "mingru"
         and config.candidate == "linear"
@@ -261,6 +260,6 @@ def _is_plain(config: ModelConfig) -> bool:
 
 
 def _tail(x: Tensor, steps: int) -> Tensor:
-    """The last steps of x (batch, time, dim), with a gradient that is laid out as x is."""
+    """The last steps of x (batch, time, dim), with a gradient in the layout of x."""
     begin = x.shape[1] - steps
     return x[:, begin:] if x.stride(2) == 1 else x.transpose(1, 2)[..., begin:].transpose(1, 2)

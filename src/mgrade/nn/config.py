@@ -1,4 +1,4 @@
-"""What a model is: one frozen, validated description from which everything else follows."""
+"""The configuration of a model: frozen and validated; everything else follows from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SKIPS = ("conv", "recurrence", "mlp", "layer")
 BRANCH_NORMS = ("conv", "recurrence", "mlp")
 ACTIVATIONS = ("conv", "recurrence", "head")
 LARGEST = 2**20
-"""No width, depth or delay is above it."""
+"""The upper limit of widths, depths and delays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,8 @@ class ModelConfig:
 
         x = x + conv(x);  x = x + recurrence(x);  x = x + mlp(x);  x = norm(x)
 
-    The paper draws skips around recurrence and MLP only; with one around the convolution as well it trains
-    better (ListOps), so that is the default, and `skips=("recurrence", "mlp")` is the paper's drawing.
+    The paper draws skips around recurrence and MLP only. A third one around the convolution trains better (ListOps),
+    so that is the default; `skips=("recurrence", "mlp")` is the paper's drawing.
 
     The baselines are settings: `ModelConfig.mgrade`, `.mingru`, `.dcls`, `.tcn`, `.lru`, `.lru_dcls`.
     """
@@ -57,7 +57,7 @@ class ModelConfig:
     depth: int = 6
     """Layers [L]."""
     expansion: float = 1.0
-    """Recurrent width over `dim` [e]; the hidden size [H] is `round(expansion * dim)`."""
+    """Recurrent width as a multiple of `dim` [e]; the hidden size [H] is `round(expansion * dim)`."""
 
     conv: str = "delay"
     """`delay` (learnable positions), `dilated` (fixed spacing, as in a TCN) or `none`."""
@@ -70,44 +70,44 @@ class ModelConfig:
     dilation: int | tuple[int, ...] | None = None
     """Spacing of a `dilated` convolution: one for all layers, one per layer, or doubling from 1 (None)."""
     position_init: str = "even"
-    """Positions start evenly spaced (`even`) or uniform over the kernel (`random`)."""
+    """Initial positions: evenly spaced (`even`), or drawn uniformly over the kernel (`random`)."""
     conv_scale: float = 1.0
-    """Convolution weights start with standard deviation sqrt(conv_scale / taps) [alpha]."""
+    """Initial convolution weights have standard deviation sqrt(conv_scale / taps) [alpha]."""
 
     recurrence: str = "mingru"
     """`mingru` (gated), `lru` (time-invariant, complex) or `none`."""
     gate_bias: str | float = "zero"
-    """Start of the update gate's bias: `zero`, `open` (lets the candidate in), `closed` (keeps the state),
+    """Initial bias of the update gate: `zero`, `open` (lets the candidate in), `closed` (keeps the state),
     `uniform` (the paper's UGI: time constants spread over the units) or a number."""
     candidate: str = "linear"
-    """What the gate of a `mingru` lets in: W x + b itself, `linear` (the paper's Eq. 2), or made `positive` as minGRU
-    in log space has it: c + 1/2 for c above 0, sigmoid(c) below. The latter, for comparison, cannot be exported."""
+    """The candidate of a `mingru`: `linear`, c = W x + b (the paper's Eq. 2), or `positive`, as in log-space minGRU:
+    c + 1/2 for c above 0, sigmoid(c) below. The latter is for comparison and cannot be exported."""
     projection: bool = False
-    """An extra linear layer after the recurrence and its GELU, if it has one (`activations`), before its skip (the
-    paper's Image model)."""
+    """An extra linear layer between the recurrence (and its GELU, see `activations`) and its skip, as in the paper's
+    Image model."""
     ring: tuple[float, float] = (0.0, 0.99)
-    """Radii between which the eigenvalues of an `lru` start."""
+    """Radii between which the eigenvalues of an `lru` are initialised."""
 
     mlp: str = "gelu"
     """`gelu` (two layers, 2 dim wide inside), `glu` (gated, as in the LRU's own block) or `none`."""
     norm: str = "post"
     """Layer norm at the end of a layer (`post`), at its start (`pre`), or `none`."""
     branch_norms: tuple[str, ...] = ()
-    """Further norms: at the end of the `conv` and `recurrence` branches, before the `mlp`."""
+    """Additional norms: at the end of the `conv` and `recurrence` branches, before the `mlp`."""
     activations: tuple[str, ...] = ()
-    """Further GELUs: right after the `conv` and the `recurrence`, before the `head`."""
+    """Additional GELUs: right after the `conv` and the `recurrence`, before the `head`."""
     skips: tuple[str, ...] = ("conv", "recurrence", "mlp")
-    """What has a skip connection around it: `conv`, `recurrence`, `mlp`, or the whole `layer`."""
+    """Parts with a skip connection around them: `conv`, `recurrence`, `mlp`, or the whole `layer`."""
     dropout: float = 0.0
-    """Share of values dropped from every branch while training."""
+    """Share of values dropped from every branch in training."""
     dropout_spans: str = "step"
-    """What is dropped: single values, drawn at every `step`, or channels, drawn once for a whole `sequence`, which the
-    mean over its steps does not even out."""
+    """What is dropped: single values, drawn at every `step`, or whole channels, drawn once per `sequence`, so that a
+    mean over time does not average the dropout away."""
 
     readout: str = "every"
-    """Outputs at `every` step, at the `last`, or the `mean` or `sum` of the outputs over the valid steps."""
+    """Outputs at `every` step, at the `last`, or their `mean` or `sum` over the valid steps."""
     pair: bool = False
-    """Two documents per example (rows b and b + B of a batch of 2B) and a head that compares them."""
+    """Each example is two documents (rows b and b + B of a batch of 2B), and the head compares them."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -203,7 +203,7 @@ class ModelConfig:
         return self.dilation[layer] if isinstance(self.dilation, tuple) else self.dilation
 
     def memory(self, layer: int) -> int:
-        """How many past steps the convolution of `layer` keeps."""
+        """The number of past steps that the convolution of `layer` keeps."""
         if self.conv == "none":
             return 0
         return self.max_delay - 1 if self.conv == "delay" else (self.taps - 1) * self.spacing(layer)
@@ -230,17 +230,17 @@ class ModelConfig:
 
     @classmethod
     def lru(cls, **fields: Any) -> ModelConfig:
-        """The linear recurrent unit in its own block: norm, LRU, gated unit, one skip around all three."""
+        """The linear recurrent unit in its authors' block: norm, LRU, gated unit, one skip around all three."""
         block = {"conv": "none", "recurrence": "lru", "mlp": "glu", "norm": "pre", "skips": ("layer",)}
         return cls(**{**block, **fields})
 
     @classmethod
     def lru_dcls(cls, **fields: Any) -> ModelConfig:
-        """mGRADE with an LRU in the place of its gated recurrence."""
+        """mGRADE with an LRU in place of its gated recurrence."""
         return cls(**{"conv": "delay", "recurrence": "lru", **fields})
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, as JSON and TOML can hold them."""
+        """All fields, as values that JSON and TOML can hold."""
         return {
             field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value
             for field in dataclasses.fields(self)
@@ -248,7 +248,7 @@ class ModelConfig:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> ModelConfig:
-        """The reverse of `to_dict`; a field that does not exist is refused with the nearest that does."""
+        """The inverse of `to_dict`; an unknown field is refused with the closest known one."""
         known = [field.name for field in dataclasses.fields(cls)]
         for name in fields:
             if name not in known:
@@ -268,7 +268,7 @@ def _plain(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether `value` is a number that is finite in float32."""
+    """Whether `value` is a number and finite in float32."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 

@@ -1,4 +1,4 @@
-"""Convolutions over time: what a layer sees of the recent past.
+"""Convolutions over time: a layer's view of the recent past.
 
 Each module has `forward(x, state, reset, lengths) -> (y, state)` over any number of steps and
 `initial_state(batch)`; the state is the delay line, (batch, past, dim), oldest first.
@@ -22,11 +22,11 @@ class DelayConv(nn.Module):
     """Depthwise convolution whose taps have learnable weights and learnable delays.
 
     weight, position (dim, taps). Positions stay within 0 .. length - 1: those that an optimiser has moved beyond are
-    brought back when they are next used. Where calls are recorded, by `torch.compile` or as a CUDA graph, nobody looks:
-    call `constrain_` after every update there.
+    clamped when they are next used. That is not possible in a graph captured by `torch.compile` or CUDA: call
+    `constrain_` after every update there.
     """
 
-    _learned_at: int | None = None  # the version of positions when they were last used to learn, or tidied
+    _learned_at: int | None = None  # the version of positions when last used in training, or clamped
 
     def __init__(self, dim: int, taps: int, length: int, sigma: float, init: str = "even", scale: float = 1.0):
         super().__init__()
@@ -34,7 +34,7 @@ class DelayConv(nn.Module):
         self._drawn: tuple[Tensor, Tensor, float, Tensor] | None = None
         self.weight = nn.Parameter(initialise.truncated_normal_(torch.empty(dim, taps), math.sqrt(scale / taps)))
         self.position = nn.Parameter(initialise.positions_(torch.empty(dim, taps), length, init))
-        self.constrain_()  # a default dtype of few digits rounds up to the end of the range and beyond
+        self.constrain_()  # a default dtype of low precision may round up beyond the range
 
     def forward(
         self,
@@ -52,7 +52,7 @@ class DelayConv(nn.Module):
         return self.drawn().clone(memory_format=torch.contiguous_format)
 
     def drawn(self) -> Tensor:
-        """The kernel, to be read only: on a CPU without gradients it is drawn anew only if the taps changed."""
+        """The kernel, read-only: on a CPU without gradients it is cached until the taps change."""
         self.tidy_()
         weight, position = self.weight, self.position
         if torch.is_grad_enabled() or has_tangents() or not _check.values_visible(weight):
@@ -66,26 +66,26 @@ class DelayConv(nn.Module):
             if same and torch.equal(taps[0], weight) and torch.equal(taps[1], position):
                 return kernel
         kernel = delay_kernel(weight, position, length=self.length, sigma=self.sigma)
-        kernel = kernel.t().contiguous().t()  # all channels of a delay side by side, as C reads them
+        kernel = kernel.t().contiguous().t()  # contiguous channels, as the C kernels read them
         self._drawn = weight.detach().clone(), position.detach().clone(), self.sigma, kernel
         return kernel
 
     @property
     def last_position(self) -> float:
-        """The largest position there may be: `length` - 1, or what its dtype has next below that."""
+        """The largest allowed position: `length` - 1, or the next smaller number of its dtype."""
         end = torch.tensor(float(self.length - 1), dtype=self.position.dtype, device="cpu")
         return float(end if float(end) <= self.length - 1 else torch.nextafter(end, torch.zeros_like(end)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DelayConv:
         before = self.position.dtype
         super()._apply(fn, recurse)
-        if self.position.dtype != before:  # in which the end of the range may have been rounded up
+        if self.position.dtype != before:  # which may have rounded the largest position up
             self.constrain_()
         return self
 
     @torch.no_grad()
     def constrain_(self) -> None:
-        """Brings positions back into their range: call after every update."""
+        """Clamps positions to their range: call after every update."""
         self.position.clamp_(0.0, self.last_position)
         self.constrained()
 
@@ -95,9 +95,9 @@ class DelayConv(nn.Module):
             self._learned_at = self.position._version
 
     def tidy_(self) -> None:
-        """Does so to positions that have changed since they were used to learn, and leaves others to be checked."""
+        """Clamps positions that were updated since their last use in training; others are left to the range check."""
         if self._looks() and self._learned_at not in (None, self.position._version):
-            # unseen by autograd: an earlier pass may still wait for its gradient
+            # hidden from autograd: an earlier pass may not have run backwards yet
             self.position.data.clamp_(0.0, self.last_position)
             self._learned_at = self.position._version
 
@@ -110,14 +110,14 @@ class DelayConv(nn.Module):
 
     @torch.no_grad()
     def snap_(self) -> None:
-        """Moves every tap to the nearest whole delay, with the weight that it had over all delays; taps that meet there
-        are one. As good as the taps are narrow: give `sigma` 0.1 or less afterwards, and they are one delay wide."""
+        """Moves every tap to the nearest whole delay, with the total weight that it had over all delays; taps that meet
+        are merged. The narrower the taps, the smaller the change. With `sigma` 0.1 or less a tap is one delay wide."""
         weight, lag = self.snapped()
         self.position.copy_(lag)
         self.weight.copy_(weight)
 
     def snapped(self) -> tuple[Tensor, Tensor]:
-        """weight, lag (dim, taps): what `snap_` sets, in rising order of the lags."""
+        """weight, lag (dim, taps) as `snap_` sets them, sorted by lag."""
         self.tidy_()
         position, weight = self.position.detach(), self.weight.detach()
         reach = torch.arange(self.length, dtype=position.dtype, device=position.device)
@@ -131,7 +131,7 @@ class DelayConv(nn.Module):
         return weight, lag
 
     def initial_state(self, batch: int) -> Tensor:
-        """A silent delay line, (batch, length - 1, dim)."""
+        """A delay line of zeros, (batch, length - 1, dim)."""
         return self.weight.new_zeros(batch, self.length - 1, self.weight.shape[0])
 
 
@@ -161,17 +161,17 @@ class DilatedConv(nn.Module):
         return self.drawn().clone()
 
     def drawn(self) -> Tensor:
-        """The kernel, to be read only."""
+        """The kernel, read-only."""
         return self.weight
 
     def initial_state(self, batch: int) -> Tensor:
-        """A silent delay line, (batch, (taps - 1) dilation, dim)."""
+        """A delay line of zeros, (batch, (taps - 1) dilation, dim)."""
         dim, taps = self.weight.shape
         return self.weight.new_zeros(batch, (taps - 1) * self.dilation, dim)
 
 
 def convolution(config: ModelConfig, layer: int) -> DelayConv | DilatedConv | None:
-    """The convolution of `layer` as `config` describes it."""
+    """The convolution of `layer` by `config`."""
     if config.conv == "delay":
         return DelayConv(
             config.dim, config.taps, config.max_delay, config.sigma, config.position_init, config.conv_scale

@@ -1,4 +1,4 @@
-"""How parameters start: every initialisation that the paper names."""
+"""The initialisations that the paper names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-# A normal distribution cut at two standard deviations has this standard deviation left.
+# The standard deviation of a standard normal distribution truncated at two standard deviations.
 _CUT_STD = 0.87962566103423978
 # The logit of a gate that starts `open` (98 % of the candidate enters) or, negated, `closed`.
 GATE_LOGIT = 4.0
@@ -15,7 +15,7 @@ GATE_LOGIT = 4.0
 
 @torch.no_grad()
 def truncated_normal_(tensor: Tensor, std: float) -> Tensor:
-    """Normal within two standard deviations, scaled so that `std` is what remains."""
+    """Normal, truncated at two standard deviations, and scaled to the standard deviation `std`."""
     scale = std / _CUT_STD
     return torch.nn.init.trunc_normal_(tensor, std=scale, a=-2 * scale, b=2 * scale)
 
@@ -39,7 +39,7 @@ def positions_(position: Tensor, length: int, how: str) -> Tensor:
 def gate_bias_(bias: Tensor, how: str | float) -> Tensor:
     """bias (hidden): a number, or `zero`, `open`, `closed`, `uniform`.
 
-    `uniform` draws the opening itself, u in (1/n, 1 - 1/n), so that the units' time constants spread over all
+    `uniform` draws the gate's opening, u in (1/n, 1 - 1/n), so that the units' time constants spread over all
     scales (uniform gate initialisation, Gu et al. 2020).
     """
     if how == "uniform":

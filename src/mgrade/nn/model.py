@@ -1,4 +1,4 @@
-"""The model: encoder, layers, readout; over whole sequences, chunks or single steps alike."""
+"""The model: encoder, layers and readout, for whole sequences, chunks and single steps alike."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mgrade.nn.readout import Readout
 from mgrade.ops import _check
 from mgrade.ops._backend import is_autocast
 
-# Vocabularies up to this size are encoded by a product with one-hot vectors, whose gradient is a product as well:
-# for few symbols that beats adding up rows of an embedding.
+# Vocabularies up to this size are encoded by a product with one-hot vectors, whose gradient is a product too: for few
+# symbols that is faster than an embedding, whose gradient sums rows.
 ONE_HOT_UP_TO = 256
-# What the tensors of a state are.
+# The kinds of tensors in a state.
 KINDS = {
     "floating-point": Tensor.is_floating_point,
     "complex": Tensor.is_complex,
@@ -30,26 +30,26 @@ KINDS = {
 
 
 class State(NamedTuple):
-    """All that a model remembers between calls: a pytree of tensors with the batch first."""
+    """Everything a model remembers between calls: a pytree of tensors, batch first."""
 
     history: tuple[Tensor, ...]
     """Per layer, the delay line (batch, past, dim), oldest first."""
     hidden: tuple[Tensor, ...]
     """Per layer, the recurrent state (batch, hidden)."""
     total: Tensor
-    """What a pooled readout has gathered (batch, dim)."""
+    """The running total of a pooled readout (batch, dim)."""
     steps: Tensor
-    """Over how many steps (batch)."""
+    """The number of steps in it (batch)."""
 
 
 _pytree._register_namedtuple(State, serialized_type_name="mgrade.State")
-torch.serialization.add_safe_globals([State])  # an exported program that holds one loads without pickle
+torch.serialization.add_safe_globals([State])  # so that an exported program with a state loads without pickle
 
 
 class Model(nn.Module):
     """A sequence model that runs over sequences, chunks and single samples with the same result.
 
-    Split an input anywhere: as long as the state is handed on, the outputs are the same.
+    Split an input anywhere: if the state is passed on, the outputs are the same.
     """
 
     def __init__(self, config: ModelConfig):
@@ -75,12 +75,12 @@ class Model(nn.Module):
         """Runs over any number of steps, from `state` (default: the beginning).
 
         x (batch, time, inputs), or token ids (batch, time).
-        lengths (batch): how many steps of each row are valid; the rest is padding on the right.
+        lengths (batch): the number of valid steps per row; the rest is padding on the right.
         reset (batch, time), boolean: restart before the steps where it is true.
-        last: outputs at so many last steps alone (readout `every`), without computing what only the others need.
+        last: return outputs for this many last steps only (readout `every`), and skip what only the others need.
         Under CUDA autocast, activations are in its dtype; states and sums stay in float32.
         Returns outputs, (batch, time, outputs) for readout `every` and (batch, outputs) for pooled ones, and
-        the state after the last valid step. Outputs at padding mean nothing.
+        the state after the last valid step. Outputs at padding are meaningless.
         """
         self._check_input(x)
         batch, time = x.shape[:2]
@@ -123,7 +123,7 @@ class Model(nn.Module):
         return State(histories, hiddens, *self.readout.initial_state(batch))
 
     def constrain_(self) -> None:
-        """Brings parameters with a range, the delay positions, back into it: call after every update."""
+        """Clamps the delay positions to their range: call after every update."""
         convs = [layer.conv for layer in self._blocks() if isinstance(layer.conv, DelayConv)]
         positions: list[Tensor] = [conv.position for conv in convs]
         if positions:
@@ -149,9 +149,9 @@ class Model(nn.Module):
         local_files_only: bool = False,
         revision: str | None = None,
     ) -> Model:
-        """The model of a folder, of a finished run or, as `user/name`, of a hub, in evaluation mode.
+        """The model of a folder, of a finished run or, as `user/name`, from a hub, in evaluation mode.
 
-        What follows the name is for the hub, and as huggingface_hub has it.
+        The other options are huggingface_hub's.
         """
         from mgrade.hub import locate
         from mgrade.nn.storage import load
@@ -207,8 +207,8 @@ class Model(nn.Module):
     ) -> str:
         """Uploads the model and its card (see `save_pretrained`) in one commit, and returns the commit's address.
 
-        card: a README.md of one's own, for when there is no result. With neither, one that the repository has stays.
-        The other options are huggingface_hub's; `delete_patterns` is the weights of earlier commits if not given.
+        card: a README.md of your own, used if there is no result. With neither, the repository keeps the one it has.
+        The other options are huggingface_hub's; by default, `delete_patterns` matches the weights of earlier commits.
         """
         from mgrade.hub import push
 
@@ -230,7 +230,7 @@ class Model(nn.Module):
 
     @property
     def _dtype(self) -> torch.dtype:
-        """That of the weights, also where another module is in the encoder's place."""
+        """The dtype of the weights, also if the encoder was replaced by another module."""
         weight = getattr(self.encoder, "weight", None)
         return weight.dtype if isinstance(weight, Tensor) else next(self.parameters()).dtype
 
@@ -238,7 +238,7 @@ class Model(nn.Module):
         return [layer for layer in self.layers if isinstance(layer, Block)]
 
     def _encode(self, x: Tensor) -> Tensor:
-        """The first features (batch, time, dim); under CUDA autocast in its dtype."""
+        """The first features (batch, time, dim), in the dtype of autocast on CUDA."""
         dtype = self._dtype
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
             dtype = torch.get_autocast_dtype("cuda")
@@ -246,7 +246,7 @@ class Model(nn.Module):
             return self.encoder(x).to(dtype)
         if self.config.inputs > ONE_HOT_UP_TO and not altered(self.encoder):
             return (F.embedding(x, self.encoder.weight.t()) + self.encoder.bias).to(dtype)
-        if x.is_cuda:  # where time is contiguous
+        if x.is_cuda:  # time is contiguous there
             one_hot = (x[:, None] == self.symbols[:, None]).to(dtype).transpose(1, 2)
         else:
             one_hot = (x[..., None] == self.symbols).to(dtype)
@@ -267,7 +267,7 @@ class Model(nn.Module):
             raise ValueError(f"x must hold pairs of rows, first documents then second ones, got {x.shape[0]} rows")
 
     def _check_tokens(self, x: Tensor) -> None:
-        """Refuses ids that the vocabulary does not have; padding, which may be anything, is 0 by now."""
+        """Refuses ids outside the vocabulary; padding, whatever it held, is 0 by now."""
         if self.config.tokens and x.numel() and _check.values_visible(x):
             low, high = (int(end) for end in torch.aminmax(x))
             if low < 0 or high >= self.config.inputs:
@@ -284,7 +284,7 @@ class Model(nn.Module):
             raise ValueError(f"last must be a number of steps from 0 to {time}, got {last!r}")
 
     def _check_state(self, state: Any, batch: int) -> None:
-        """Refuses a state that is not one of this model's for `batch` rows."""
+        """Refuses a state that does not belong to this model and `batch` rows."""
         if not isinstance(state, State):
             raise ValueError(f"state must come from this model's initial_state or a call, got {type(state).__name__}")
         depth = self.config.depth

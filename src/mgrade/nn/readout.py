@@ -1,4 +1,4 @@
-"""From features at every step to outputs: at every step, or pooled over the valid ones."""
+"""From features to outputs: at every step, or pooled over the valid steps."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class PairHead(nn.Module):
 
 
 class Readout(nn.Module):
-    """A linear head, and what it reads: each step's features (or GELU of them), the last, or their running sum or mean.
+    """A linear head on each step's features (or their GELU), on the last, or on their running sum or mean.
 
     The head is linear, so the mean of the outputs is the head of the mean features: `total` (batch, dim) and
-    `steps` (batch) are all that streaming needs to remember. After a restart they begin anew. The total is
-    float32, also for half precision: after some 2**24 steps a further one is too little to change it.
+    `steps` (batch) are all that streaming must remember. A restart resets them. The total is float32, also in half
+    precision: after some 2**24 steps it is too large for further ones to change it.
     """
 
     def __init__(self, config: ModelConfig):
@@ -66,7 +66,7 @@ class Readout(nn.Module):
 
     def _summed(self, total: Tensor, steps: Tensor) -> Tensor:
         """The sum of the outputs of all steps: each has the head's bias."""
-        if altered(self.head):  # called as it is, for whoever waits for that
+        if altered(self.head):  # called as a module, for its hooks or replacement
             dtype = next(self.parameters()).dtype
             alone = self.head(torch.zeros_like(total, dtype=dtype))
             return self.head(total.to(dtype)) + (steps[:, None] - 1) * alone
@@ -77,7 +77,7 @@ class Readout(nn.Module):
     def _pool(
         self, x: Tensor, total: Tensor, steps: Tensor, reset: Tensor | None, lengths: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The running total after x: what the steps since the latest restart add, over what was there before."""
+        """The running total after x: the steps since the latest restart, plus the earlier total if there was none."""
         batch, time, _ = x.shape
         ends = torch.full((batch,), time, device=x.device) if lengths is None else lengths
         if self.kind == "last":
@@ -96,7 +96,7 @@ class Readout(nn.Module):
         return total + _sum(x, total.dtype, seen), steps + seen.sum(1)
 
     def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
-        """Nothing pooled yet: total (batch, dim), empty for `every`, and steps (batch)."""
+        """An empty pool: total (batch, dim), without channels for `every`, and steps (batch)."""
         parameter = next(self.parameters())
         steps = torch.zeros(batch, dtype=torch.int64, device=parameter.device)
         width = 0 if self.kind == "every" else self.dim
@@ -104,7 +104,7 @@ class Readout(nn.Module):
 
 
 def _sum(x: Tensor, dtype: torch.dtype, seen: Tensor | None = None) -> Tensor:
-    """The sum over time of x (batch, time, dim), or of the steps that are `seen`, with a gradient laid out as x is."""
+    """The sum over time of x (batch, time, dim), or of its `seen` steps, with a gradient in the layout of x."""
     time = 1 if x.stride(2) == 1 else 2
     x = x if time == 1 else x.transpose(1, 2)
     if seen is not None:

@@ -1,4 +1,4 @@
-"""Recurrences: what a layer carries over any distance.
+"""Recurrences: a layer's memory over any distance.
 
 Each module has `forward(x, state, reset, lengths) -> (y, state)` over any number of steps and
 `initial_state(batch)`; the state is (batch, hidden).
@@ -81,7 +81,7 @@ class LRU(nn.Module):
         wide = accumulator(self.log_rate.dtype)
         rate, phase = torch.exp(self.log_rate.to(wide)), torch.exp(self.log_phase.to(wide))
         gain = torch.exp(self.log_gain)
-        # complex sequences as pairs of channels, real and imaginary: one real product makes them, one reads them
+        # complex sequences are pairs of channels, real and imaginary, written and read by real products
         into = (gain[:, None] * self.input).transpose(0, 1).flatten(0, 1)
         out = torch.stack([self.output[0], -self.output[1]], -1).flatten(1)
         decay = torch.polar(torch.exp(-rate), phase)
@@ -95,7 +95,7 @@ class LRU(nn.Module):
 
 
 def recurrence(config: ModelConfig) -> MinGRU | LRU | None:
-    """The recurrence that `config` describes."""
+    """The recurrence of `config`."""
     if config.recurrence == "mingru":
         return MinGRU(config.dim, config.hidden, config.gate_bias, config.candidate)
     if config.recurrence == "lru":

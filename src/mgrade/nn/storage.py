@@ -25,18 +25,18 @@ FORMAT, VERSION = "mgrade-model", 1
 _KINDS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DESCRIPTION = "config.json"
 WEIGHTS = "model-" + "[0-9a-f]" * 16 + ".safetensors"
-"""The names of weights files, as a pattern that leaves out other libraries' `model-00001-of-00002.safetensors`."""
+"""A pattern for names of weights files that excludes other libraries' `model-00001-of-00002.safetensors`."""
 
 
 def save(model: Model, folder: str | Path) -> None:
-    """Writes `model` to `folder`, which is made if need be; one with another library's model in it is refused."""
+    """Writes `model` to `folder`, which is created if needed; refuses a folder with another library's model."""
     folder = Path(folder)
     check_folder(folder)
     for part in model.modules():
         if isinstance(part, DelayConv):
             part.tidy_()
     whole = torch.contiguous_format
-    # copies: shared weights are written wherever they are used
+    # copies, because safetensors refuses tensors that share memory
     tensors = {name: tensor.detach().cpu().clone(memory_format=whole) for name, tensor in model.state_dict().items()}
     config = _as_it_is(model)
     check_tensors(folder, config, tensors)
@@ -64,7 +64,7 @@ def _digest(fields: dict[str, Any]) -> str:
 
 
 def _as_it_is(model: Model) -> ModelConfig:
-    """The configuration of a model, with the width that its taps have been given since."""
+    """The configuration of a model with the present width of its taps."""
     widths = {part.sigma for part in model.modules() if isinstance(part, DelayConv)} or {model.config.sigma}
     if len(widths) > 1:
         raise ValueError(f"sigma must be the same in all layers to be saved, got {', '.join(map(str, sorted(widths)))}")
@@ -72,7 +72,7 @@ def _as_it_is(model: Model) -> ModelConfig:
 
 
 def check_folder(folder: Path, *others: str) -> None:
-    """Refuses a folder whose files a saved model would replace without being one: its description, and `others`."""
+    """Refuses a folder where saving would replace a description, or one of `others`, that is not a saved model's."""
     path = folder / DESCRIPTION
     try:
         read_description(path, FORMAT, VERSION)
@@ -107,7 +107,7 @@ def load(folder: str | Path) -> Model:
         raise ValueError(f"{path}: must have tensors for {config.depth} layers, has {len(tensors)} in all")
     check_tensors(path, config, tensors)
     digest = _digest(description["model"])
-    if description.get("model_sha256", digest) != digest:  # earlier versions wrote none
+    if description.get("model_sha256", digest) != digest:  # it may be missing
         raise ValueError(f"{folder / DESCRIPTION}: model does not match model_sha256: it was altered")
     model = Model(config)
     model.load_state_dict(tensors, assign=True)
@@ -125,8 +125,8 @@ def _description(path: Path) -> dict[str, Any]:
 
 
 def check_tensors(path: Path, config: ModelConfig, tensors: dict[str, torch.Tensor]) -> None:
-    """Refuses tensors that are not the finite weights of such a model; `path` is for the message."""
-    with torch.device("meta"):  # a description may ask for any amount of memory
+    """Refuses tensors that are not finite weights for `config`; `path` is for the message."""
+    with torch.device("meta"):  # an untrusted description may ask for any amount of memory
         expected = Model(config).state_dict()
     for name in sorted(expected.keys() ^ tensors.keys()):
         raise ValueError(f"{path}: tensor {name!r} is {'missing' if name in expected else 'not part of the model'}")

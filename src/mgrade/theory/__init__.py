@@ -5,8 +5,8 @@
 - `window` and `twin_histories`: why no model with a fixed window can (Theorem 3).
 
 The proofs write the gate with the opposite sign (z keeps the old state). Here, as in the model and in Eq. 2, an
-open gate lets the candidate in. Limits of the proofs (v -> 0, weights -> infinity) are taken at finite values at
-which float32 reaches them exactly.
+open gate lets the candidate in. The proofs' limits (v -> 0, weights -> infinity) are replaced by finite values that
+float32 cannot tell from them.
 """
 
 from mgrade.theory.construct import flipflop_model, takens_model

@@ -1,4 +1,4 @@
-"""Models whose parameters are written down rather than learned."""
+"""Models whose parameters are set by hand instead of learned."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def flipflop_model() -> Model:
     """A model of Flip-Flop symbols whose largest output names the set of symbols that may come next.
 
     Ten channels: the current symbol u_t (one-hot, delay 0) and the one before it (delay 1). Ten hidden units:
-    five that store u_t when the symbol before was `w` and else keep what they have, five that pass u_t on.
+    five store u_t if the symbol before was `w` and otherwise keep their value, five pass u_t on.
     """
     size = len(SYMBOLS)
     model = _single_layer(size, 4, 2 * size, 2, tokens=True)
@@ -87,7 +87,7 @@ def flipflop_model() -> Model:
     current = size
     head[free, current + WRITE] = head[free, current + IGNORE] = 4.0
     head[instruction, current + ZERO] = head[instruction, current + ONE] = 4.0
-    # `r` is enough for {0} and almost enough for {1}; a stored 1 turns the balance
+    # `r` alone favours {0} slightly over {1}; a stored 1 tips the balance
     head[zero, current + READ], bias[zero] = 4.0, -2.0
     head[one, current + READ], bias[one] = 4.0, -3.0
     head[zero, ONE], head[one, ONE] = -2.0, 2.0

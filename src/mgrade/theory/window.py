@@ -1,4 +1,4 @@
-"""What a model without recurrence can see, and why that is not enough."""
+"""What a model without recurrence can see, and why it is not enough."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mgrade.tasks.flipflop import IGNORE, ONE, READ, WRITE, ZERO
 
 
 def window(config: ModelConfig) -> int | None:
-    """How many of the latest inputs can influence an output; None if all of them can (a recurrence, or pooling)."""
+    """The number of latest inputs that can influence an output; None if all can (recurrence or pooling)."""
     if config.recurrence != "none" or config.readout in ("mean", "sum"):
         return None
     return 1 + sum(config.memory(layer) for layer in range(config.depth))
@@ -20,8 +20,8 @@ def window(config: ModelConfig) -> int | None:
 def twin_histories(size: int) -> tuple[Tensor, Tensor]:
     """Two Flip-Flop prefixes (1, time) that agree on their last `size` symbols and differ before them.
 
-    Both end in `r`, but the bit to read, written outside the window, is 0 in one and 1 in the other: whoever sees
-    `size` symbols answers both alike, and is wrong about one.
+    Both end in `r`, but the bit to read, written outside the window, is 0 in one and 1 in the other: a model that sees
+    `size` symbols gives both the same answer, and one is wrong.
     """
     check_whole("size", size, LARGEST)
     ignored = torch.tensor([IGNORE, ZERO]).repeat((size + 1) // 2)

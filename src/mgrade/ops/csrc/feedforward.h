@@ -1,5 +1,5 @@
-/* z = x + output @ gelu(input @ x + input_bias) + output_bias over rows of D channels, inside of which there are W.
- * `block` rows at a time go through all of it in the cache. Included after product.h. */
+/* z = x + output @ gelu(input @ x + input_bias) + output_bias over rows of D channels, with W inner channels.
+ * `block` rows at a time pass through all of it in the cache. Included after product.h. */
 
 INLINE REAL NAME(gelu_pair)(REAL u, REAL *slope) { /* in its sigmoid form */
     const REAL scale = (REAL)1.5957691216057308, cubic = (REAL)0.044715;

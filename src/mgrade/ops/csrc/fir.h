@@ -24,7 +24,7 @@ INLINE void NAME(tile)(const REAL *x, const REAL *history, const REAL *kernel, R
                        int64_t K, int64_t D, int64_t P, int64_t x_t, int64_t stride, int64_t oldest, int64_t newest,
                        int width) {
     REAL sum[TILE][BLOCK] = {{0}};
-    const int64_t lowest = MAX(oldest, 0) - t, highest = newest - TILE - t; /* of n stride, where all rows are in x */
+    const int64_t lowest = MAX(oldest, 0) - t, highest = newest - TILE - t; /* range of n stride with all rows in x */
     int64_t from = 0, to = 0;
     if (steps == TILE && lowest <= highest) {
         from = stride < 0 ? (highest >= 0 ? 0 : (-highest - stride - 1) / -stride)

@@ -12,7 +12,7 @@ INLINE void NAME(gate_pair)(REAL g, REAL *keep, REAL *take) {
     *keep = g < 0 ? large : small;
 }
 
-/* How many steps of row b are valid, never more than there are. */
+/* The number of valid steps of row b, at most all. */
 INLINE int64_t NAME(valid_steps)(const int64_t *lengths, int64_t b, int64_t T) {
     return lengths ? MIN(MAX(lengths[b], 0), T) : T;
 }

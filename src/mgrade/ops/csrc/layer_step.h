@@ -1,4 +1,4 @@
-/* One step of a whole layer, each part beside a skip: filter, gated recurrence, MLP, then the norm.
+/* One step of a whole layer: filter, gated recurrence and MLP, each with a skip, then the norm.
  *
  * For every row: x, y (D); history (P, D), oldest first, becomes line; hidden (D) becomes state. kernel (K, D) holds the
  * weights of the lags 0, dilation, 2 dilation, ...; K = 0 leaves the filter out. Matrices are (outputs, inputs): gates

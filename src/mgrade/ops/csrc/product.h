@@ -1,6 +1,6 @@
 /* Rows times a small matrix, and the sum over rows of their outer products, in tiles of TILE by BLOCK in registers.
- * A matrix (K, N) comes in panels of BLOCK columns, (N / BLOCK, K, BLOCK), the last one filled up with zeros; rows are
- * without gaps. A row's result does not depend on the rows beside it. */
+ * A matrix (K, N) comes in panels of BLOCK columns, (N / BLOCK, K, BLOCK), the last one padded with zeros; rows are
+ * contiguous. A row's result does not depend on the rows beside it. */
 
 #define BLOCK 16
 #define TILE 6
