@@ -12,7 +12,7 @@ import threading
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn, Optional
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.table import Table
@@ -169,7 +169,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for what it makes; what an earlier demo made there goes.")] = Path(
         "demo"
     ),
-    epochs: Annotated[Optional[int], typer.Option(help="Training epochs.")] = None,  # noqa: UP045
+    epochs: Annotated[int | None, typer.Option(help="Training epochs.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
     data: Data = None,
 ) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Optional
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -21,9 +21,9 @@ class Device(str, Enum):
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
-On = Annotated[Optional[Device], typer.Option("--device", help="Default: cuda where there is one.")]  # noqa: UP045
+On = Annotated[Device | None, typer.Option("--device", help="Default: cuda where there is one.")]
 Data = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option("--data", help="Folder of the data sets. Default: MGRADE_DATA, or ./data."),
 ]
 

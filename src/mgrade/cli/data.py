@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -23,9 +23,8 @@ data_app = typer.Typer(
 )
 
 Told = Callable[[int, "int | None"], None]
-Number = Optional[int]  # noqa: UP045
 Where = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option("--data", "--out", help="The data folder. Default: MGRADE_DATA, or the folder `data`."),
 ]
 
@@ -61,10 +60,10 @@ def fetch(
     name: Annotated[str, typer.Argument(help="A name that `mgrade data list` shows.")],
     data: Where = None,
     address: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="A mirror: the file's address, or the folder's where a source has several files."),
     ] = None,
-    sha256: Annotated[Optional[str], typer.Option(help="The digest that the file must have.")] = None,  # noqa: UP045
+    sha256: Annotated[str | None, typer.Option(help="The digest that the file must have.")] = None,
 ) -> None:
     """Download official data, compare its SHA-256 and unpack it; goes on with a download that broke off."""
     from mgrade.tasks import download, series
@@ -86,11 +85,13 @@ def generate(
     name: Annotated[str, typer.Argument(help="listops, pathfinder or pathx.")],
     data: Where = None,
     seed: Annotated[int, typer.Option(help="Seed: the set is a function of it.")] = 0,
-    train: Annotated[Number, typer.Option(help="listops: training examples.")] = None,
-    validation: Annotated[Number, typer.Option(help="listops: validation examples.")] = None,
-    test: Annotated[Number, typer.Option(help="listops: test examples.")] = None,
-    count: Annotated[Number, typer.Option(help="pathfinder, pathx: images, all splits together.")] = None,
-    contour_length: Annotated[Number, typer.Option(help="pathfinder, pathx: dashes of a curve, 6, 9 or 14.")] = None,
+    train: Annotated[int | None, typer.Option(help="listops: training examples.")] = None,
+    validation: Annotated[int | None, typer.Option(help="listops: validation examples.")] = None,
+    test: Annotated[int | None, typer.Option(help="listops: test examples.")] = None,
+    count: Annotated[int | None, typer.Option(help="pathfinder, pathx: images, all splits together.")] = None,
+    contour_length: Annotated[
+        int | None, typer.Option(help="pathfinder, pathx: dashes of a curve, 6, 9 or 14.")
+    ] = None,
 ) -> None:
     """Generate data by the rules of the official generators; as many as the official sets have, if not said."""
     from mgrade.tasks.inventory import GENERATED, maker

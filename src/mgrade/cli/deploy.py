@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -20,19 +20,19 @@ def export(
     to: Annotated[str, typer.Option("--to", help="c, arduino, onnx or wasm.")] = "c",
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("export"),
     precision: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="float32, or int8 weights. Default: an estimator's own; else, and for onnx, float32."),
     ] = None,
     activations: Annotated[str, typer.Option(help="With int8 weights: int16 or int8 activations.")] = "int16",
     state_bits: Annotated[int, typer.Option(help="With int8 weights: bits of the recurrent state, 16 or 32.")] = 32,
     snap: Annotated[bool, typer.Option("--snap", help="One whole delay per tap instead of its whole width.")] = False,
-    name: Annotated[Optional[str], typer.Option(help="Of functions and files.")] = None,  # noqa: UP045
+    name: Annotated[str | None, typer.Option(help="Of functions and files.")] = None,
     calibrate: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(help="CSV of samples to find ranges on. Default: the run's training data."),
     ] = None,
     verify: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="Run it on an emulated chip, as cortex-m55, and compare every output."),
     ] = None,
     judge: Annotated[bool, typer.Option("--judge", help="Stream the run's test set through the program.")] = False,
@@ -94,7 +94,7 @@ def _show(facts: dict[str, Any], out: Path) -> None:
 def stream(
     source: Annotated[Path, typer.Argument(help="Folder of an export.")],
     wav: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Argument(help="A WAV file; without one, CSV lines from standard input."),
     ] = None,
     labels: Annotated[bool, typer.Option("--labels", help="Print the likeliest label alone.")] = False,
@@ -129,10 +129,10 @@ def stream(
 
 def stages(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    examples: Annotated[Optional[int], typer.Option(help="Only the first examples of the test set.")] = None,  # noqa: UP045
+    examples: Annotated[int | None, typer.Option(help="Only the first examples of the test set.")] = None,
     tensors: Annotated[bool, typer.Option("--tensors", help="Also what rounding each matrix alone costs.")] = False,
-    chip: Annotated[Optional[str], typer.Option(help="Also run float32 and int8 on a chip.")] = None,  # noqa: UP045
-    out: Annotated[Optional[Path], typer.Option(help="Write a result file.")] = None,  # noqa: UP045
+    chip: Annotated[str | None, typer.Option(help="Also run float32 and int8 on a chip.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a result file.")] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from mgrade.estimator.recordings import Recordings
     from mgrade.footprint import Chip
 
-Text = Optional[str]  # noqa: UP045
-
 
 def fit(
     recordings: Annotated[Path, typer.Argument(help="CSV file, one sample per line, its columns named by the first.")],
     label: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
     sequence: Annotated[
-        Text, typer.Option(help="Column that tells recordings apart. Default: a change of label does.")
+        str | None, typer.Option(help="Column that tells recordings apart. Default: a change of label does.")
     ] = None,
     channels: Annotated[
-        Text,
+        str | None,
         typer.Option(help="Columns to learn from, as ax,ay,az; quoted where a name has commas. Default: all others."),
     ] = None,
     window: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         typer.Option(help="Cut recordings into pieces of so many samples, as many as an answer takes."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("fitted"),
     to: Annotated[str, typer.Option("--to", help="c, arduino, onnx or wasm.")] = "c",
-    chip: Annotated[Text, typer.Option(metavar="NAME", help="A chip of `mgrade footprint` that it must fit.")] = None,
+    chip: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A chip of `mgrade footprint` that it must fit.")
+    ] = None,
     budget: Annotated[
-        Text,
+        str | None,
         typer.Option(
             help="Bytes for weights and state, as 16KB. Default: 32KB, or half of the chip's smaller memory if less."
         ),
@@ -49,7 +49,7 @@ def fit(
     test: Annotated[float, typer.Option(help="Share of the recordings to judge by.")] = 0.25,
     frame: Annotated[int, typer.Option(help="Samples that the program takes at a step.")] = 1,
     epochs: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         typer.Option(help="Passes over the recordings. Default: 100, of many recordings fewer."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the weights, and of what is held out.")] = 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -26,15 +26,14 @@ class Precision(str, Enum):
 
 
 At = Annotated[Precision, typer.Option("--precision", help="Of weights; with int8, buffers are int16.")]
-Text = Optional[str]  # noqa: UP045
 Instantiated = Annotated[bool, typer.Option("--instantiated", help="Store delay kernels written out, as Appendix C.")]
 
 
 def footprint(
     subject: Annotated[str, typer.Argument(metavar="RECIPE|CHECKPOINT|EXPORT", help="What to measure.")],
-    target: Annotated[Text, typer.Option("--target", metavar="CHIP", help="Judge this chip only.")] = None,
+    target: Annotated[str | None, typer.Option("--target", metavar="CHIP", help="Judge this chip only.")] = None,
     precision: Annotated[
-        Optional[Precision],  # noqa: UP045
+        Precision | None,
         typer.Option("--precision", help="Of weights; with int8, buffers are int16. Default: float32."),
     ] = None,
     others: Annotated[bool, typer.Option("--published", help="Also the published models of the task.")] = False,
@@ -79,10 +78,12 @@ def footprint(
 
 
 def size(
-    ram: Annotated[Text, typer.Option("--ram", help="RAM, as 64K. Default: the chip's.")] = None,
-    flash: Annotated[Text, typer.Option("--flash", help="Flash, as 256K; 0: all in RAM. Default: the chip's.")] = None,
-    rate: Annotated[Optional[float], typer.Option("--rate", metavar="HZ", help="Steps a second.")] = None,  # noqa: UP045
-    chip: Annotated[Text, typer.Option("--chip", metavar="NAME", help="A chip of `mgrade footprint`.")] = None,
+    ram: Annotated[str | None, typer.Option("--ram", help="RAM, as 64K. Default: the chip's.")] = None,
+    flash: Annotated[
+        str | None, typer.Option("--flash", help="Flash, as 256K; 0: all in RAM. Default: the chip's.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option("--rate", metavar="HZ", help="Steps a second.")] = None,
+    chip: Annotated[str | None, typer.Option("--chip", metavar="NAME", help="A chip of `mgrade footprint`.")] = None,
     precision: At = Precision.float32,
     inputs: Annotated[int, typer.Option(help="Input channels.")] = 1,
     outputs: Annotated[int, typer.Option(help="Output channels, or classes.")] = 10,

@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from mgrade.cli.common import Data, use_data
 
-MaybePath = Optional[Path]  # noqa: UP045
-
 
 def play(
     source: Annotated[Path, typer.Argument(metavar="EXPORT", help="Folder of an export, a run or a saved model.")],
-    build: Annotated[MaybePath, typer.Option("--build", metavar="DIR", help="Write the page instead, to host.")] = None,
+    build: Annotated[
+        Path | None, typer.Option("--build", metavar="DIR", help="Write the page instead, to host.")
+    ] = None,
     test: Annotated[int, typer.Option("--test", metavar="N", help="Put so many test sequences of the run in.")] = 0,
-    run: Annotated[MaybePath, typer.Option("--run", help="The run EXPORT was made from: names, rates, --test.")] = None,
-    labels: Annotated[Optional[str], typer.Option(help="Names of the outputs, with commas.")] = None,  # noqa: UP045
+    run: Annotated[
+        Path | None, typer.Option("--run", help="The run EXPORT was made from: names, rates, --test.")
+    ] = None,
+    labels: Annotated[str | None, typer.Option(help="Names of the outputs, with commas.")] = None,
     rate: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         typer.Option(metavar="HZ", help="Inputs are successive samples of sound, so many a second."),
     ] = None,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 Out = Annotated[Path, typer.Option("--out", help="Folder under which runs/ and results/ lie.")]
 Minutes = Annotated[
-    Optional[float],  # noqa: UP045
+    float | None,
     typer.Option("--max-minutes", help="Stop after so many minutes; what was begun can be gone on with."),
 ]
 
 
 def recipes(
-    name: Annotated[Optional[str], typer.Argument(help="Print this one, to begin one's own from.")] = None,  # noqa: UP045
+    name: Annotated[str | None, typer.Argument(help="Print this one, to begin one's own from.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the recipes that ship with the package, or print one of them."""
@@ -52,11 +52,11 @@ def recipes(
 def train(
     recipe: Annotated[str, typer.Argument(help="A shipped recipe (see `mgrade recipes`) or a TOML file.")],
     settings: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the recipe, as model.dim=64."),
     ] = None,
     seeds: Annotated[
-        Optional[list[int]],  # noqa: UP045
+        list[int] | None,
         typer.Option("--seed", help="Seed; give several for several runs. Default: the recipe's."),
     ] = None,
     out: Out = Path(),
