@@ -17,7 +17,7 @@ import torch
 from mgrade.nn import load
 from mgrade.train import NotFiniteError, Stopped, judge_run, launch, load_recipe, seeds
 from mgrade.train.processes import Processes
-from mgrade.train.progress import Lines, Silent
+from mgrade.train.progress import Lines, Reporter
 from mgrade.train.run import Run
 from small import SETTINGS, small
 
@@ -41,7 +41,7 @@ def prepared(recipe, folder, resume=False, reporter=None, **options):
         folder,
         device=torch.device("cpu"),
         processes=Processes(),
-        reporter=reporter or Silent(),
+        reporter=reporter or Reporter(),
         **options,
     )
     run.open(resume)
@@ -109,11 +109,11 @@ def test_a_run_killed_at_random_moments_ends_in_the_very_same_files(tmp_path):
         import torch
         from mgrade.train import launch
         import mgrade.train.seeds as seeds
-        from mgrade.train.progress import Silent
+        from mgrade.train.progress import Reporter
         from small import small
 
         torch.set_num_threads(1)
-        seeds.reporter = Silent
+        seeds.reporter = Reporter
 
         def go(root, seconds):
             launch(small(), seeds=[0], root=Path(root), resume=True, checkpoint_seconds=seconds)

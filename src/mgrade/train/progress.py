@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,8 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from mgrade._files import replace
 
 
-class Reporter(Protocol):
-    """Is told of a run as it goes."""
+class Reporter:
+    """Is told how a run progresses, and shows nothing: subclasses show what they want."""
 
     def start(self, title: str, step: int, steps: int) -> None:
         """A run begins, or goes on, at `step` of `steps`."""
@@ -34,7 +34,7 @@ class Reporter(Protocol):
         """No more steps."""
 
 
-class Bar:
+class Bar(Reporter):
     """A progress bar, for a terminal."""
 
     def __init__(self, console: Console):
@@ -48,77 +48,46 @@ class Bar:
         self._figures = ""
 
     def start(self, title: str, step: int, steps: int) -> None:
-        """See `Reporter`."""
         self._figures = ""
         self._task = self._bar.add_task(title, total=steps, completed=step, facts="")
         self._bar.start()
 
     def moved(self, step: int, loss: float, rate: float) -> None:
-        """See `Reporter`."""
         self._bar.update(self._task, completed=step, facts=f"loss {loss:.4f}{self._figures}  {rate:.0f} steps/s")
 
     def looked(self, point: dict[str, Any]) -> None:
-        """See `Reporter`."""
         self._figures = "".join(f"  {name} {value:.4f}" for name, value in point["validation"].items())
 
     def say(self, line: str) -> None:
-        """See `Reporter`."""
         self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
-        """See `Reporter`."""
         self._bar.stop()
         self._bar.remove_task(self._task)
 
 
-class Lines:
+class Lines(Reporter):
     """Plain lines, a few a minute and one per look of validation."""
 
     def __init__(self, every: float = 15.0) -> None:
         self._every, self._next = every, 0.0
 
     def start(self, title: str, step: int, steps: int) -> None:
-        """See `Reporter`."""
         self._steps, self._next = steps, time.monotonic() + self._every
         self.say(f"{title}: " + (f"from step {step} of {steps}" if step else f"{steps} steps"))
 
     def moved(self, step: int, loss: float, rate: float) -> None:
-        """See `Reporter`."""
         if time.monotonic() >= self._next:
             left = (self._steps - step) / rate if rate else 0.0
             self.say(f"step {step}/{self._steps}  loss {loss:.4f}  {rate:.0f} steps/s  {left / 60:.1f} min left")
             self._next = time.monotonic() + self._every
 
     def looked(self, point: dict[str, Any]) -> None:
-        """See `Reporter`."""
         figures = "  ".join(f"{name} {value:.4f}" for name, value in point["validation"].items())
         self.say(f"step {point['step']}/{self._steps}  loss {point['loss']:.4f}  validation {figures}")
 
     def say(self, line: str) -> None:
-        """See `Reporter`."""
         print(line, flush=True)
-
-    def stop(self) -> None:
-        """See `Reporter`."""
-
-
-class Silent:
-    """Says nothing: for all processes but the first."""
-
-    def start(self, title: str, step: int, steps: int) -> None:
-        """See `Reporter`."""
-
-    def moved(self, step: int, loss: float, rate: float) -> None:
-        """See `Reporter`."""
-
-    def looked(self, point: dict[str, Any]) -> None:
-        """See `Reporter`."""
-
-    def say(self, line: str) -> None:
-        """See `Reporter`."""
-
-    def stop(self) -> None:
-        """See `Reporter`."""
 
 
 def reporter() -> Reporter:

@@ -19,7 +19,7 @@ from mgrade.tasks import data_folder
 from mgrade.train.data import judged_set
 from mgrade.train.evaluate import Interrupted, evaluate, precision
 from mgrade.train.processes import Processes, check_device, join, leave
-from mgrade.train.progress import Reporter, Silent, need_tensorboard, reporter
+from mgrade.train.progress import Reporter, need_tensorboard, reporter
 from mgrade.train.recipe import Recipe, check_distinct, from_dict, load_recipe, of_experiments
 from mgrade.train.result import difference, read_result, result_path, run_folder, write_result
 from mgrade.train.run import Run
@@ -102,7 +102,7 @@ def _launch(
     if root.exists() and not root.is_dir():
         raise ValueError(f"--out must be a folder, got {root}")
     processes, own = join(device)
-    say = reporter() if processes.first else Silent()
+    say = reporter() if processes.first else Reporter()
     paths = [result_path(root, recipe, seed) for seed in seeds]
     try:
         todo = {seed: path for seed, path in zip(seeds, paths, strict=True) if not _done(root, recipe, seed, say)}
