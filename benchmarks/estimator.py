@@ -25,7 +25,8 @@ from benchmarks.classifiers import Array, Contender, Estimator, Kernels, Recurre
 from benchmarks.measure import UnavailableError
 from mgrade._provenance import commit, hardware, versions
 from mgrade.tasks.digits import SpokenDigits
-from mgrade.tasks.labelled import Sequences, data_folder
+from mgrade.tasks.folder import data_folder
+from mgrade.tasks.labelled import Sequences
 from mgrade.tasks.series import PROBLEMS
 
 WHAT = (

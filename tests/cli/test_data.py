@@ -13,9 +13,9 @@ import typer
 
 from mgrade.cli import main
 from mgrade.cli.data import data_app
+from mgrade.tasks.folder import data_folder
 from mgrade.tasks.images import Image
 from mgrade.tasks.inventory import GENERATED
-from mgrade.tasks.labelled import data_folder
 from mgrade.tasks.listops import ListOps
 from mgrade.tasks.pathfinder import Pathfinder
 from mgrade.tasks.series import PROBLEMS

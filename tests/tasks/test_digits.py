@@ -9,7 +9,7 @@ import torch
 
 from mgrade.nn import Model, ModelConfig
 from mgrade.tasks.digits import LOUD, RATE, TESTED, SpokenDigits
-from mgrade.tasks.labelled import data_folder
+from mgrade.tasks.folder import data_folder
 
 CPU = torch.device("cpu")
 SPEAKERS = ("george", "jackson")

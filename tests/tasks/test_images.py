@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from mgrade.nn import Model, ModelConfig
+from mgrade.tasks.folder import data_folder
 from mgrade.tasks.images import CIFAR_BATCHES, Image, SequentialCifar, SequentialMnist, gray
-from mgrade.tasks.labelled import data_folder
 from mgrade.tasks.rows import at_rows, at_rows_by_chance
 
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mgrade.nn import Model, ModelConfig
-from mgrade.tasks.labelled import data_folder
+from mgrade.tasks.folder import data_folder
 from mgrade.tasks.speech import COMMANDS, RATE, WORDS, Speech, expand, halve, read_wav
 
 CPU = torch.device("cpu")

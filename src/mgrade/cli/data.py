@@ -35,8 +35,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Say what is in the data folder, what is missing, and the command that gets it."""
+    from mgrade.tasks.folder import making_way
     from mgrade.tasks.inventory import inventory
-    from mgrade.tasks.labelled import making_way
 
     folder = _folder(data)
     rows = inventory(folder, data)
@@ -116,7 +116,7 @@ def generate(
 
 
 def _folder(data: Path | None) -> Path:
-    from mgrade.tasks.labelled import data_folder
+    from mgrade.tasks.folder import data_folder
 
     return data or data_folder()
 

@@ -2,9 +2,10 @@
 
 from mgrade.tasks.digits import SpokenDigits
 from mgrade.tasks.flipflop import FlipFlop
+from mgrade.tasks.folder import data_folder
 from mgrade.tasks.highfreq import HighFrequency
 from mgrade.tasks.images import Image, SequentialCifar, SequentialMnist
-from mgrade.tasks.labelled import Labelled, Sequences, data_folder
+from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.listops import ListOps
 from mgrade.tasks.lorenz import Lorenz
 from mgrade.tasks.pathfinder import Pathfinder

@@ -26,7 +26,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mgrade.tasks.files import arrays, check_axis, check_table, spans
-from mgrade.tasks.labelled import HeldOut, Sequences, fetching
+from mgrade.tasks.folder import fetching
+from mgrade.tasks.labelled import HeldOut, Sequences
 from mgrade.tasks.speech import read_wav
 from mgrade.tasks.task import Batch, whole
 

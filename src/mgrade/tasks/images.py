@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from mgrade.tasks.files import arrays, check_labels, contents
-from mgrade.tasks.labelled import HeldOut, Sequences, fetching
+from mgrade.tasks.folder import fetching
+from mgrade.tasks.labelled import HeldOut, Sequences
 from mgrade.tasks.unpack import read_gzip
 
 Bytes = npt.NDArray[np.uint8]

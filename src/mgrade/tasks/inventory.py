@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mgrade.tasks import listops, pathfinder
-from mgrade.tasks.labelled import option
+from mgrade.tasks.folder import option
 from mgrade.tasks.series import GET, PROBLEMS
 from mgrade.tasks.sources import SOURCES
 

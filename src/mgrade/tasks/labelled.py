@@ -6,10 +6,7 @@ compact as the files (bytes where they are bytes); `prepare` turns a batch into 
 
 from __future__ import annotations
 
-import os
-import shlex
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +18,8 @@ from torch import Tensor
 
 from mgrade.nn import DelayConv, Model
 from mgrade.nn.config import is_number
+from mgrade.tasks.folder import reading_folder
 from mgrade.tasks.rows import at_rows, at_rows_by_chance
-from mgrade.tasks.sources import SOURCES
 from mgrade.tasks.task import Batch, Part, Task, correct, generator, surprise
 
 
@@ -32,38 +29,6 @@ class Sequences(NamedTuple):
     values: npt.NDArray[Any]
     labels: npt.NDArray[Any]
     lengths: npt.NDArray[Any] | None = None
-
-
-def data_folder() -> Path:
-    """Where data lies: MGRADE_DATA, or the folder `data`."""
-    return Path(os.environ.get("MGRADE_DATA") or "data")
-
-
-def _read_from() -> Path:
-    """The same to read from: if it was named, it must be there."""
-    folder = data_folder()
-    if os.environ.get("MGRADE_DATA") and not folder.is_dir():
-        raise ValueError(f"MGRADE_DATA must be a folder, got {folder}")
-    return folder
-
-
-def fetching(name: str) -> str:
-    """What gets data that are missing where they were looked for; what is there in part must make way for it."""
-    folder, source = data_folder(), SOURCES[name]
-    there = "" if folder == Path("data") else option("--out", folder)
-    # where all is there that is looked for before a download, it is something else in there that is missing
-    complete = [] if source.missing(folder) else [folder / place for place in source.places.values()]
-    return f"{making_way(complete or source.in_the_way(folder))}`mgrade data fetch {name}{there}` gets it"
-
-
-def making_way(places: Sequence[str | Path]) -> str:
-    """What comes before a download, as the beginning of a line."""
-    return f"move {' and '.join(map(str, places))} away, then " if places else ""
-
-
-def option(name: str, folder: Path) -> str:
-    """An option of a command that is shown, quoted where a shell needs it."""
-    return f" {name} {shlex.quote(str(folder))}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +45,7 @@ class Labelled(Task):
 
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
         """Values, labels and, where they differ, lengths."""
-        return _batch(self.read(split, _read_from()), device)
+        return _batch(self.read(split, reading_folder()), device)
 
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
         """Cross-entropy of the pooled outputs."""
@@ -109,7 +74,7 @@ class Labelled(Task):
 
     def check_test(self) -> None:
         """Reads the test set, and lets go of it."""
-        self.read("test", _read_from())
+        self.read("test", reading_folder())
 
     def _logits(self, model: Model, values: Tensor, labels: Tensor, lengths: Tensor | None = None) -> Tensor:
         logits: Tensor = model(self.prepare(values), lengths=lengths)[0]
@@ -132,7 +97,7 @@ class HeldOut(Labelled):
         """As in `Labelled`. What is held out depends on the task alone: it is the same for all seeds."""
         if split == "test":
             return super().examples(split, seed, device)
-        whole = self.read("train", _read_from())
+        whole = self.read("train", reading_folder())
         count = len(whole.labels)
         order = torch.randperm(count, generator=generator(0, "held out", count)).numpy()
         held = max(1, round(self.held_out * count))

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from mgrade._files import prepare_place, replace
 from mgrade.tasks.files import Array, arrays, check_axis, check_table, padded, spans
-from mgrade.tasks.labelled import Labelled, Sequences, option
+from mgrade.tasks.folder import option
+from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.task import SPLITS, derive, whole
 
 # `<unk>` never occurs: it is there because others have it, and so that models have the same size as theirs.

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from mgrade._files import prepare_place, replace
 from mgrade.tasks.files import arrays, check_labels, contents
-from mgrade.tasks.labelled import Labelled, Sequences, option
+from mgrade.tasks.folder import option
+from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.pathfinder_images import PATH32, PATHX, generate
 from mgrade.tasks.png import read_gray
 from mgrade.tasks.task import generator

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from mgrade.nn import Model
 from mgrade.tasks.files import Array, arrays, check_axis, check_rows, padded, spans
-from mgrade.tasks.labelled import Labelled, Sequences, data_folder, fetching
+from mgrade.tasks.folder import data_folder, fetching
+from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.task import Batch, derive
 from mgrade.tasks.text import END, SPECIAL, UNKNOWN, check_sizes, from_text, id_type
 

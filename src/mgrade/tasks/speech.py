@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from mgrade.tasks.files import arrays, check_axis, check_labels, check_names, contents
-from mgrade.tasks.labelled import Labelled, Sequences, fetching
+from mgrade.tasks.folder import fetching
+from mgrade.tasks.labelled import Labelled, Sequences
 from mgrade.tasks.task import SPLITS, generator
 
 COMMANDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")

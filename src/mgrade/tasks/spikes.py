@@ -21,7 +21,8 @@ from torch import Tensor
 
 from mgrade.nn.config import is_number
 from mgrade.tasks.files import check_labels
-from mgrade.tasks.labelled import HeldOut, Sequences, fetching
+from mgrade.tasks.folder import fetching
+from mgrade.tasks.labelled import HeldOut, Sequences
 from mgrade.tasks.task import whole
 from mgrade.tasks.unpack import read_gzip
 

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from mgrade.tasks.files import Array, arrays, check_axis, check_table, contents, padded, spans
-from mgrade.tasks.labelled import HeldOut, Sequences, fetching
+from mgrade.tasks.folder import fetching
+from mgrade.tasks.labelled import HeldOut, Sequences
 from mgrade.tasks.task import whole
 
 PAD, UNKNOWN, END = range(3)
