@@ -27,8 +27,8 @@ from mgrade.nn.storage import DESCRIPTION, FORMAT, VERSION
 from mgrade.tasks import Batch, Labelled, Task
 from mgrade.tasks.task import Drawn, generator
 from mgrade.train import open_run
-from mgrade.train.data import judged_set
 from mgrade.train.evaluate import evaluate
+from mgrade.train.finished import judged_set
 from mgrade.train.processes import Processes
 
 Array = npt.NDArray[Any]

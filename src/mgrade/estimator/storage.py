@@ -23,7 +23,7 @@ from mgrade.deploy.about import read_about
 from mgrade.deploy.source import ESTIMATOR, ESTIMATOR_FORMAT, ESTIMATOR_VERSION, SAMPLE, read_estimator
 from mgrade.estimator.learn import Epoch
 from mgrade.nn import load as load_model
-from mgrade.nn.storage import check_folder
+from mgrade.nn.storage import DESCRIPTION, check_folder
 
 if TYPE_CHECKING:
     from mgrade.estimator.base import StreamEstimator
@@ -124,7 +124,7 @@ def _sample(path: Path) -> list[Any]:
 
 def _weights(folder: Path) -> str:
     """The digest that the saved model names."""
-    return json.loads((folder / "config.json").read_text(encoding="utf-8"))["sha256"]
+    return json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))["sha256"]
 
 
 def _parameters(estimator: StreamEstimator) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mgrade.nn import ModelConfig, load
 from mgrade.train import load_recipe, shipped
-from mgrade.train.seeds import open_run
+from mgrade.train.finished import open_run
 
 
 class Subject(NamedTuple):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mgrade.nn import Model, ModelConfig
+from mgrade.train.finished import open_run
 from mgrade.train.result import delays, read_result, result_path, run_folder
-from mgrade.train.seeds import open_run
 
 _TEXT, _WHOLE, _NUMBER, _TABLE = (str,), (int,), (int, float), (dict,)
 _NAMES = {_TEXT: "text", _WHOLE: "a whole number", _NUMBER: "a number", _TABLE: "an object"}

@@ -1,11 +1,12 @@
 """Training: from a recipe to a trained model and a result file, through any interruption."""
 
 from mgrade.ops import cross_entropy
+from mgrade.train.finished import judge_run, open_run
 from mgrade.train.optimiser import parameter_groups
 from mgrade.train.options import Training
 from mgrade.train.recipe import Recipe, load_recipe, shipped
 from mgrade.train.run import NotFiniteError, Run
-from mgrade.train.seeds import Stopped, judge_run, launch, open_run, run_missing
+from mgrade.train.seeds import Stopped, launch, run_missing
 from mgrade.train.step import TrainingStep, cosine
 
 __all__ = [

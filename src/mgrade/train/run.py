@@ -26,10 +26,11 @@ from mgrade.tasks import derive
 from mgrade.train import best, checkpoint, curve
 from mgrade.train.best import Best
 from mgrade.train.checkpoint import Checkpoint
-from mgrade.train.data import described, keep
 from mgrade.train.evaluate import Interrupted, evaluate, interruptible, precision
 from mgrade.train.failure import offender
 from mgrade.train.feed import Feed
+from mgrade.train.fingerprint import described, keep
+from mgrade.train.finished import RECIPE
 from mgrade.train.options import MOST
 from mgrade.train.processes import Processes
 from mgrade.train.progress import Log, Reporter
@@ -134,7 +135,7 @@ class Run:
             self._narrow()
         self.processes.wait()  # all have looked before anything new lies there
         if self.processes.first:
-            replace(self.folder / "recipe.json", self._description())
+            replace(self.folder / RECIPE, self._description())
             if not found:
                 self._save()
 

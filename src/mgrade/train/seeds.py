@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-import torch
-
-from mgrade._files import check_place, reason
-from mgrade.nn import Model, load
+from mgrade._files import check_place
 from mgrade.tasks import data_folder
-from mgrade.train.data import judged_set
-from mgrade.train.evaluate import Interrupted, evaluate, precision
-from mgrade.train.processes import Processes, check_device, join, leave
+from mgrade.train.evaluate import Interrupted
+from mgrade.train.processes import join, leave
 from mgrade.train.progress import Reporter, need_tensorboard, reporter
-from mgrade.train.recipe import Recipe, check_distinct, from_dict, load_recipe, of_experiments
+from mgrade.train.recipe import Recipe, check_distinct, load_recipe, of_experiments
 from mgrade.train.result import difference, read_result, result_path, run_folder, write_result
 from mgrade.train.run import Run
 
@@ -167,40 +162,6 @@ def _train(run: Run, root: Path, resume: bool, deadline: Deadline | None, asked:
         _conclude(run, result_path(root, run.recipe, run.seed), found)
     finally:
         run.close()
-
-
-def open_run(folder: Path) -> tuple[Recipe, int, Model]:
-    """The recipe, the seed and the model of a finished run."""
-    path = folder / "recipe.json"
-    try:
-        facts = json.loads(path.read_text("utf-8"))
-        if not isinstance(facts, dict):
-            raise ValueError("it holds no object")
-        for field in ("experiment", "model"):
-            if not isinstance(facts[field], str):
-                raise ValueError(f"{field} must be text, got {facts[field]!r:.40}")
-        recipe = from_dict(facts["recipe"], facts["experiment"], facts["model"])
-        seed = int(facts["seed"])
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}: is {folder} the folder of a run?") from None
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{path}: is not the recipe of a run: {reason(error)}") from None
-    if not (folder / "model").is_dir():
-        raise ValueError(f"{folder} holds no model yet: the run is not finished")
-    return recipe, seed, load(folder / "model")
-
-
-def judge_run(folder: Path, device: str, say: Callable[[str], None] = print) -> dict[str, float]:
-    """The figures of a finished run's model on its test set; `say` is told what a reader of them must know."""
-    recipe, seed, model = open_run(folder)
-    check_device(device)
-    own = torch.device(device)
-    with precision(recipe.train.precision, own):
-        test = judged_set(recipe.task, seed, own, folder)
-        figures = evaluate(model.to(own), recipe.task, test, recipe.train.batch, Processes())
-    if remark := recipe.task.remark():
-        say(remark)
-    return {recipe.task.test_prefix + name: value for name, value in figures.items()}
 
 
 def _done(root: Path, recipe: Recipe, seed: int, say: Reporter) -> bool:

@@ -12,7 +12,7 @@ from mgrade.deploy.source import Source
 from mgrade.tasks import Lorenz, Motions
 from mgrade.tasks.listops import generate_set
 from mgrade.train import Stopped, judge_run, launch, load_recipe
-from mgrade.train.data import described
+from mgrade.train.fingerprint import described
 
 SETTINGS = ("model.dim=4", "model.depth=1", "train.epochs=1", "train.batch=8", "train.evaluations=1")
 
