@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "mgrade"
 ALLOWED = {("nn", "hub")}  # `Model`'s methods for hubs, when they are called
 ABOVE_ALL = {"__init__", "__main__", "demo"}  # what stands in the package itself, and calls folders
-BELOW_ALL = {"_files", "_library", "_provenance"}  # and what folders call
+BELOW_ALL = {"_checks", "_files", "_library", "_provenance"}  # and what folders call
 
 
 def order():

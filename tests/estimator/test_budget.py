@@ -5,7 +5,7 @@ import torch
 
 from mgrade import Model, ModelConfig
 from mgrade.deploy import from_model, quantise
-from mgrade.estimator.programs import _unit_ranges, most_bytes, within
+from mgrade.estimator.budget import _unit_ranges, most_bytes, within
 
 
 @pytest.mark.parametrize("precision", ["int8", "float32"])

@@ -13,7 +13,7 @@ from estimator.waves import small, waves
 from mgrade import StreamClassifier, StreamForecaster, load
 from mgrade.cli import main
 from mgrade.deploy import Interpreter, compile, dequantise_output, quantise_input, read_export
-from mgrade.estimator import programs, series
+from mgrade.estimator import base, series
 
 needs_compiler = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler: gcc is not installed")
 
@@ -203,7 +203,7 @@ def test_a_saved_estimator_is_exported_as_it_exports_itself(tmp_path, frame):
     assert about == json.loads((itself / "about.json").read_text())
     assert (about["channels"], about["frame"], about["window"]) == (["left", "right"], frame, 40)
     _, program = read_export(command)
-    assert programs.deviation(program, classifier.model_, classifier._sample_steps()) < 0.25
+    assert base.deviation(program, classifier.model_, classifier._sample_steps()) < 0.25
     steps = [one[None].astype(np.float32) for one in series.framed([one.T for one in X], frame)]
     outputs = [dequantise_output(program, Interpreter(program).run(quantise_input(program, one))) for one in steps]
     said = classifier.classes_[[int(y[0, -1].argmax()) for y in outputs]]

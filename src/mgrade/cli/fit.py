@@ -160,7 +160,7 @@ def _named(channels: str) -> list[str]:
 
 def _check_options(precision: str, to: str, test: float, seed: int, epochs: int | None) -> None:
     from mgrade.estimator.base import whole
-    from mgrade.estimator.programs import check_precision
+    from mgrade.estimator.budget import check_precision
 
     check_precision(precision)
     if to == "onnx" and precision != "float32":

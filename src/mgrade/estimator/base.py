@@ -18,11 +18,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mgrade.deploy import Choices, Program, write_export
+from mgrade._checks import check_whole
+from mgrade.deploy import (
+    Choices,
+    Interpreter,
+    Program,
+    dequantise_output,
+    from_model,
+    quantise_input,
+    write_export,
+)
 from mgrade.deploy.about import About
 from mgrade.deploy.choices import program_of
 from mgrade.deploy.source import as_name, together
-from mgrade.estimator import learn, programs, series
+from mgrade.estimator import budget, learn, series
 from mgrade.estimator.series import Cases, Series
 from mgrade.nn import Model, ModelConfig
 
@@ -138,16 +147,16 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
         model's, as a share of their spread. A warning says when that is much.
         """
         program = self.program(precision or ("float32" if to == "onnx" else None))
-        deviation = programs.deviation(program, self.model_, self._sample_steps())
-        if deviation > MOST_DEVIATION:
+        off = deviation(program, self.model_, self._sample_steps())
+        if off > MOST_DEVIATION:
             warnings.warn(
-                f"outputs of the {program.precision} program are {deviation:.0%} of their spread off: a larger budget"
+                f"outputs of the {program.precision} program are {off:.0%} of their spread off: a larger budget"
                 " may help; else export float32",
                 stacklevel=2,
             )
         called = name or as_name(Path(path).absolute().name)
         description = write_export(program, called, to, Path(path), self.about_)
-        return {**description, "deviation": deviation}
+        return {**description, "deviation": off}
 
     def save(self, path: str | Path) -> None:
         """Writes the folder `path`: JSON and safetensors, no pickle. `mgrade.load` reads the model in it as well."""
@@ -204,7 +213,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
         for name in WHOLE:
             whole(name, getattr(self, name))
         series.check_layout(self.layout)
-        programs.check_precision(self.precision)
+        budget.check_precision(self.precision)
         if not (isinstance(self.rate, (int, float, np.floating)) and 0 < self.rate < math.inf):
             raise ValueError(f"rate must be a finite number above 0, got {self.rate!r}")
         if not (isinstance(self.validation, (int, float, np.floating)) and 0 <= self.validation < 1):
@@ -226,7 +235,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
             dropout=self.dropout,
             **fields,
         )
-        return config if self.budget is None else programs.within(config, self.budget, self.precision)
+        return config if self.budget is None else budget.within(config, self.budget, self.precision)
 
     def _train(
         self, config: ModelConfig, loss: learn.Loss, training: learn.Batch, held_out: learn.Batch | None
@@ -269,13 +278,10 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
 
 def whole(name: str, value: Any) -> int:
     """`value` as an int of at least 1, whichever library's it is; `name` is for the message."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1 or isinstance(value, bool):
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    return number
+    with contextlib.suppress(TypeError):
+        value = value if isinstance(value, bool) else operator.index(value)
+    check_whole(name, value)
+    return int(value)
 
 
 def _epochs(steps: int) -> int:
@@ -295,6 +301,20 @@ def _device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device must be one that is there, got {name!r}")
     return device
+
+
+def deviation(program: Program, model: Model, sample: list[Series]) -> float:
+    """How far outputs are from the model's on `sample`, over how much those vary: of the output where it is most."""
+    x = together(sample)
+    expected, got = (_outputs(one, x) for one in (from_model(model), program))
+    spread = expected.std(0)
+    return float((np.sqrt(((got - expected) ** 2).mean(0)) / np.where(spread > 0, spread, 1)).max())
+
+
+def _outputs(program: Program, x: npt.NDArray[np.float32]) -> Series:
+    """At all steps of all series, (steps, outputs)."""
+    y = dequantise_output(program, Interpreter(program, len(x)).run(quantise_input(program, x)))
+    return y.reshape(-1, program.outputs).astype(np.float64)
 
 
 @torch.no_grad()

@@ -30,8 +30,8 @@ from mgrade.deploy.judge import Streamed
 from mgrade.deploy.source import ESTIMATOR, SAMPLE, as_name
 from mgrade.estimator import series
 from mgrade.estimator.base import whole
+from mgrade.estimator.budget import read_budget
 from mgrade.estimator.classifier import StreamClassifier
-from mgrade.estimator.programs import read_budget
 from mgrade.estimator.recordings import Recordings
 from mgrade.footprint import Chip
 from mgrade.nn.storage import check_folder as check_model

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mgrade._checks import LARGEST_FLOAT, check_whole, is_number, plain
 from mgrade.ops._check import NARROWEST
 
 CHOICES = {
@@ -22,7 +23,6 @@ CHOICES = {
     "dropout_spans": ("step", "sequence"),
     "readout": ("every", "last", "mean", "sum"),
 }
-_LARGEST = 3.4028234663852886e38  # of float32
 GATE_BIASES = ("zero", "open", "closed", "uniform")
 SKIPS = ("conv", "recurrence", "mlp", "layer")
 BRANCH_NORMS = ("conv", "recurrence", "mlp")
@@ -241,10 +241,7 @@ class ModelConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, as values that JSON and TOML can hold."""
-        return {
-            field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value
-            for field in dataclasses.fields(self)
-        }
+        return plain(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> ModelConfig:
@@ -267,22 +264,9 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def is_number(value: Any) -> bool:
-    """Whether `value` is a number and finite in float32."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST
-
-
-def check_whole(name: str, value: Any, most: int) -> None:
-    """Refuses what is not a whole number from 1 to `most`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    if value > most:
-        raise ValueError(f"{name} must be at most {most}, got {value}")
-
-
 def _number(name: str, value: Any, above: float = -math.inf) -> None:
     if not (is_number(value) and value > above):
         limit = "" if above == -math.inf else f" above {above:g}"
         if is_number(value) or not isinstance(value, (int, float)):
             raise ValueError(f"{name} must be a number{limit}, got {value!r}")
-        raise ValueError(f"{name} must be a number{limit} and at most {_LARGEST:g}, got {value!r:.40}")
+        raise ValueError(f"{name} must be a number{limit} and at most {LARGEST_FLOAT:g}, got {value!r:.40}")

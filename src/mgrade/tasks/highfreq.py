@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mgrade._checks import is_number
 from mgrade.nn import Model
-from mgrade.nn.config import is_number
 from mgrade.tasks.task import Batch, Drawn, Part, correct, generator, surprise, whole
 
 ORDERS = ("shuffled", "free")

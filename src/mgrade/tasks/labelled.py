@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mgrade._checks import is_number
 from mgrade.nn import DelayConv, Model
-from mgrade.nn.config import is_number
 from mgrade.tasks.folder import reading_folder
 from mgrade.tasks.rows import at_rows, at_rows_by_chance
 from mgrade.tasks.task import Batch, Part, Task, correct, generator, surprise

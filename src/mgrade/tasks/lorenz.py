@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from mgrade._checks import is_number
 from mgrade.nn import MinGRU, Model
-from mgrade.nn.config import is_number
 from mgrade.tasks.task import Batch, Drawn, Part, generator, whole
 
 SIGMA, RHO, BETA = 10.0, 28.0, 2.667

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from mgrade.nn.config import is_number
+from mgrade._checks import is_number
 from mgrade.tasks.files import check_labels
 from mgrade.tasks.folder import fetching
 from mgrade.tasks.labelled import HeldOut, Sequences

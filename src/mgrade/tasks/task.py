@@ -14,8 +14,8 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
+from mgrade._checks import check_whole, is_number
 from mgrade.nn import Model
-from mgrade.nn.config import is_number
 
 Batch: TypeAlias = tuple[Tensor, ...]
 # A figure over a set: the sum over its examples, and what to divide it by. Both add up over batches and processes.
@@ -166,8 +166,7 @@ def correct(logits: Tensor, target: Tensor, where: Tensor | None = None) -> Part
 def whole(least: int = 1, /, **numbers: int) -> None:
     """Refuses a number that is not whole and at least `least`, by its name."""
     for name, value in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        check_whole(name, value, least=least)
 
 
 def probability(**numbers: float) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mgrade._checks import check_whole
 from mgrade.nn import DelayConv, Model, ModelConfig
-from mgrade.nn.config import LARGEST, check_whole
+from mgrade.nn.config import LARGEST
 from mgrade.nn.recurrence import MinGRU
 from mgrade.tasks.flipflop import IGNORE, ONE, READ, SYMBOLS, WRITE, ZERO
 

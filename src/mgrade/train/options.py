@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mgrade.nn.config import check_whole, is_number
+from mgrade._checks import check_whole, is_number
 
 T = TypeVar("T")
 
@@ -143,11 +143,3 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return "; there are none"
     near = difflib.get_close_matches(str(name), known, 1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(known)}"
-
-
-def plain(options: Any) -> dict[str, Any]:
-    """The fields of a dataclass as JSON and TOML hold them."""
-    return {
-        field.name: list(value) if isinstance(value := getattr(options, field.name), tuple) else value
-        for field in dataclasses.fields(options)
-    }

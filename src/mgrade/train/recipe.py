@@ -23,10 +23,10 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mgrade._checks import is_number, plain
 from mgrade.nn import ModelConfig
-from mgrade.nn.config import is_number
 from mgrade.tasks import TASKS, Drawn, Task
-from mgrade.train.options import Training, checked, nearest, plain
+from mgrade.train.options import Training, checked, nearest
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
+from mgrade._checks import plain
 from mgrade._files import replace
 from mgrade._provenance import hardware, versions
 from mgrade.nn import DelayConv, Model, ModelConfig
-from mgrade.train.options import Training, plain
+from mgrade.train.options import Training
 from mgrade.train.recipe import Recipe
 
 

@@ -1,26 +1,13 @@
-"""From a fitted model to a Program, and from a budget of bytes to a configuration whose Program fits it."""
+"""From a budget of bytes to the largest configuration whose Program fits it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
-from mgrade.deploy import (
-    Choices,
-    Interpreter,
-    Program,
-    Ranges,
-    dequantise_output,
-    from_model,
-    quantise,
-    quantise_input,
-)
-from mgrade.deploy.source import together
-from mgrade.estimator.series import Series
+from mgrade.deploy import Choices, Program, Ranges, from_model, quantise
 from mgrade.footprint import parse_bytes
 from mgrade.footprint.measure import MAX_INTEGER_TERMS, widest
 from mgrade.footprint.sizing import GRID
@@ -30,20 +17,6 @@ from mgrade.nn import Model, ModelConfig
 def check_precision(precision: str) -> None:
     """Refuses what is no precision of a program."""
     Choices(precision=precision)
-
-
-def deviation(program: Program, model: Model, sample: list[Series]) -> float:
-    """How far outputs are from the model's on `sample`, over how much those vary: of the output where it is most."""
-    x = together(sample)
-    expected, got = (_outputs(one, x) for one in (from_model(model), program))
-    spread = expected.std(0)
-    return float((np.sqrt(((got - expected) ** 2).mean(0)) / np.where(spread > 0, spread, 1)).max())
-
-
-def _outputs(program: Program, x: npt.NDArray[np.float32]) -> Series:
-    """At all steps of all series, (steps, outputs)."""
-    y = dequantise_output(program, Interpreter(program, len(x)).run(quantise_input(program, x)))
-    return y.reshape(-1, program.outputs).astype(np.float64)
 
 
 def _bytes(program: Program) -> int:
