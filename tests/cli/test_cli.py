@@ -245,7 +245,7 @@ def failing(monkeypatch, failure):
     def facts():
         failure()
 
-    monkeypatch.setattr("mgrade.cli._facts", facts)
+    monkeypatch.setattr("mgrade.cli.info._facts", facts)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 from estimator.waves import waves
 from mgrade import StreamClassifier
 from mgrade.cli.fit import _rate
-from mgrade.estimator.fitting import Fitted, check_output
+from mgrade.estimator.checks import check_output
+from mgrade.estimator.fitting import Fitted
 from mgrade.estimator.fitting import fit as train
 from mgrade.estimator.recordings import Recordings
 

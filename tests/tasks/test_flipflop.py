@@ -5,6 +5,7 @@ import torch
 
 from mgrade.tasks import flipflop
 from mgrade.tasks.flipflop import IGNORE, READ, SYMBOLS, WRITE, ZERO
+from prediction import PREDICTION_SETS, prediction_set
 
 
 def draw(count, length=512, ignore=0.8, seed=0):
@@ -41,7 +42,7 @@ def test_the_same_seed_gives_the_same_strings():
 
 def test_prediction_sets_match_the_definition():
     tokens = torch.tensor([[SYMBOLS.index(symbol) for symbol in "w1i0r1w0r0"]])
-    names = [flipflop.PREDICTION_SETS[index] for index in flipflop.prediction_set(tokens)[0]]
+    names = [PREDICTION_SETS[index] for index in prediction_set(tokens)[0]]
     choice, instruction = "{0,1}", "{w,r,i}"
     expected = [
         choice,

@@ -13,7 +13,22 @@ import torch
 
 from mgrade.tasks import _c, pathfinder, png
 from mgrade.tasks.pathfinder import Pathfinder, file_name, generate_set
-from mgrade.tasks.pathfinder_images import PATH32, PATH64, PATH256, PATHX, generate, generate_counted, paddle
+from mgrade.tasks.pathfinder_images import PATH32, PATHX, Settings, generate, generate_counted, paddle
+
+# Further sizes of the published generator.
+PATH64 = Settings(
+    canvas=64, paddle_thickness=1.0, seed_distance=12, marker_radius=2.5, distractors=5, snake_contrast=0.8
+)
+PATH256 = Settings(
+    canvas=256,
+    paddle_thickness=2.0,
+    margins=(3,),
+    padding=22,
+    seed_distance=27,
+    marker_radius=5.0,
+    distractors=7,
+    snake_contrast=1.0,
+)
 
 needs_c = pytest.mark.skipif(_c.LIBRARY is None, reason="no C compiler")
 

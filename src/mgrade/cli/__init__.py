@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import re
 import signal
 import sys
 import threading
-from importlib import metadata
-from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.table import Table
 
 import mgrade
-from mgrade.cli import deploy, fit, footprint, play, report, training
-from mgrade.cli.common import AsJson, Data, check_seeds, console, first_here, listing, say, use_data
+from mgrade.cli import demo, deploy, fit, footprint, info, play, report, training
+from mgrade.cli.common import first_here, say
 from mgrade.cli.data import data_app
 
 app = typer.Typer(
@@ -47,6 +42,8 @@ for _command in (
     deploy.stream,
     deploy.stages,
     play.play,
+    info.info,
+    demo.demo,
 ):
     app.command()(_command)
 app.add_typer(data_app, name="data")
@@ -127,75 +124,3 @@ def _root(
     ] = False,
 ) -> None:
     """Keeps `mgrade COMMAND` the form of every call."""
-
-
-@app.command()
-def info(as_json: AsJson = False) -> None:
-    """Say versions, devices and which backends are active."""
-    facts = _facts()
-    if as_json:
-        print(json.dumps(facts, indent=2))
-        return
-    table = listing()
-    for name, value in facts.items():
-        table.add_row(name, ", ".join(value) if isinstance(value, list) else str(value))
-    console().print(table)
-
-
-def _facts() -> dict[str, str | list[str]]:
-    import torch
-
-    from mgrade.ops import available
-
-    try:
-        triton = metadata.version("triton")
-    except metadata.PackageNotFoundError:
-        triton = "not installed"
-    cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return {
-        "mgrade": mgrade.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "triton": triton,
-        "devices": [f"cpu ({torch.get_num_threads()} threads)", *cuda],
-        "backends": list(available()),
-        "default on cpu": "c" if "c" in available() else "reference (no C compiler was found at installation)",
-        "default on cuda": "triton" if "triton" in available() else "not available",
-    }
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for what it makes; what an earlier demo made there goes.")] = Path(
-        "demo"
-    ),
-    epochs: Annotated[int | None, typer.Option(help="Training epochs.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
-    data: Data = None,
-) -> None:
-    """Train a small model on real recordings, shrink it step by step, export it to C, and stream the test set."""
-    from mgrade.demo import run
-    from mgrade.train import Stopped
-
-    use_data(data)
-    check_seeds([seed])
-    try:
-        story = run(out, epochs, seed)
-    except Stopped as stopped:
-        training.tell(stopped, "the same command begins anew")
-        return
-    table = Table(box=None, pad_edge=False)
-    for column in ("Japanese Vowels: who speaks?", "test accuracy", "weights", "state of a stream"):
-        table.add_column(column, justify="left" if column.endswith("?") else "right", no_wrap=True)
-    for stage in story.stages:
-        accuracy = f"{100 * stage.figures['accuracy']:.2f} %"
-        table.add_row(stage.name, accuracy, f"{stage.parameter_bytes:,} B", f"{stage.state_bytes:,} B")
-    screen = console()
-    screen.print(table)
-    screen.print(f"\ntrained in {story.train_seconds:.0f} s", end="")
-    if story.step_microseconds is not None:
-        screen.print(f"; a compiled step takes {story.step_microseconds:.2g} us on one core of this machine", end="")
-    screen.print(f"\nroom for it on {len(story.fits)} chips, from the smallest: {', '.join(story.fits[:4])}, …")
-    screen.print(
-        f"C files: {story.files}    try: mgrade export {out}/runs/vowels/mgrade/seed{seed} --verify cortex-m55",
-    )

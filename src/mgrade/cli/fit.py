@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
-import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,6 @@ from mgrade.cli.common import AsJson, console, fail, listing, say
 
 if TYPE_CHECKING:
     from mgrade.estimator.fitting import Fitted
-    from mgrade.estimator.recordings import Recordings
     from mgrade.footprint import Chip
 
 
@@ -62,9 +60,9 @@ def fit(
     from mgrade.footprint import find_chip
 
     _need_sklearn()
-    from mgrade.estimator.fitting import budget_for, check_frame, check_output, check_pieces, doubts, verify_on
+    from mgrade.estimator.checks import check_output
+    from mgrade.estimator.fitting import budget_for, prepare, verify_on
     from mgrade.estimator.fitting import fit as train
-    from mgrade.estimator.recordings import split
 
     target = None if chip is None else find_chip(chip)
     if verify and target is None:
@@ -77,16 +75,18 @@ def fit(
     check_target(to, core)
     check_output(out, to)
     limit = budget_for(target, budget)
-    whole = _read(recordings, label, sequence, channels)
-    known = whole if window is None else whole.cut(window)
-    check_frame(known, frame, window)
-    left_out = check_pieces(whole, known, window)
-    training, held_out = split(known, test, seed)
-    facts: dict[str, Any] = {"channels": known.channels, "recordings": _lengths(whole)}
-    unit = "recordings" if window is None else f"pieces of {window} samples"
-    length = "{count} recordings of {shortest} to {longest} samples, median {median:g}".format(**facts["recordings"])
-    remarks = [*doubts(whole), *left_out, length]
-    with Console(stderr=True).status(f"training on {len(training.series)} {unit}") as status:
+    data = prepare(
+        recordings,
+        label=label,
+        sequence=sequence,
+        channels=None if channels is None else _named(channels),
+        window=window,
+        frame=frame,
+        test=test,
+        seed=seed,
+    )
+    remarks = list(data.remarks)
+    with Console(stderr=True).status(f"training on {len(data.training.series)} {data.unit}") as status:
 
         def tell(epoch: str) -> None:
             """What there is to say of the recordings, once nothing about them is refused any more; and of an epoch."""
@@ -95,8 +95,8 @@ def fit(
             status.update(epoch)
 
         found = train(
-            training,
-            held_out,
+            data.training,
+            data.held_out,
             limit,
             frame,
             tell,
@@ -106,15 +106,11 @@ def fit(
             epochs=epochs,
             random_state=seed,
         )
-    facts |= {
-        "trained_on": len(training.series),
-        "held_out": len(held_out.series),
-        "seconds": found.seconds,
-        "dim": found.classifier.config_.dim,
-        "depth": found.classifier.config_.depth,
-        "right": found.right(),
-        "confusion": found.confusion(),
-        "judged_on": found.judged_on(),
+    facts: dict[str, Any] = {
+        "channels": data.whole.channels,
+        "recordings": data.lengths,
+        "trained_on": len(data.training.series),
+        **found.to_dict(),
         "export": found.write(out, to),
     }
     fits = target is None or target.fits(found.program.parameter_bytes, found.program.state_bytes)
@@ -128,23 +124,13 @@ def fit(
     if as_json:
         print(json.dumps(facts, indent=1))
     else:
-        _show(facts, found, target, out, to, unit)
+        _show(facts, found, target, out, to, data.unit)
     for line in (*found.shortfall(), *found.stale(out, to)):
         say(line)
     if target is not None and not fits:
         fail(f"the program does not fit {target.name}: give a smaller --budget than {limit} bytes")
     if verify and not facts["verify"]["equal"]:
         fail(f"the chip and the interpreter differ by {facts['verify']['error']:.2g}")
-
-
-def _read(path: Path, label: str, sequence: str | None, channels: str | None) -> Recordings:
-    """The recordings of a file, whole."""
-    from mgrade.estimator.fitting import check_recordings
-    from mgrade.estimator.recordings import read_csv
-
-    found = read_csv(path, label=label, sequence=sequence, channels=None if channels is None else _named(channels))
-    check_recordings(found)
-    return found
 
 
 def _named(channels: str) -> list[str]:
@@ -173,16 +159,6 @@ def _check_options(precision: str, to: str, test: float, seed: int, epochs: int 
         raise ValueError(f"--seed must be at least 0 and below 2^32, got {seed}")
     if epochs is not None:
         whole("epochs", epochs)
-
-
-def _lengths(recordings: Recordings) -> dict[str, float]:
-    lengths = recordings.lengths
-    return {
-        "count": len(lengths),
-        "shortest": min(lengths),
-        "median": statistics.median(lengths),
-        "longest": max(lengths),
-    }
 
 
 def _need_sklearn() -> None:

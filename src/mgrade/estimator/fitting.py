@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-import os
 import re
 import shlex
+import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,28 +22,38 @@ import torch
 
 from mgrade._files import alone_in, make_folder
 from mgrade.deploy import Program, verify, write_export
-from mgrade.deploy.about import FILE as ABOUT
 from mgrade.deploy.about import LONGEST
 from mgrade.deploy.export import DESCRIPTION, TARGETS
-from mgrade.deploy.export import check_folder as check_export
 from mgrade.deploy.judge import Streamed
-from mgrade.deploy.source import ESTIMATOR, SAMPLE, as_name
+from mgrade.deploy.source import as_name
 from mgrade.estimator import series
-from mgrade.estimator.base import whole
 from mgrade.estimator.budget import read_budget
+from mgrade.estimator.checks import check_frame, check_pieces, check_recordings, doubts
 from mgrade.estimator.classifier import StreamClassifier
-from mgrade.estimator.recordings import Recordings
+from mgrade.estimator.recordings import Recordings, read_csv, split
 from mgrade.footprint import Chip
-from mgrade.nn.storage import check_folder as check_model
 
 # Bytes for parameters and state where neither is said: trains in seconds, and enough for most sensors.
 BUDGET = 32 * 1024
-# Of recordings with a median of fewer samples no movement can be learned: most likely they were told apart wrongly.
-FEWEST_SAMPLES = 5
 # Shares of a label that were found on fewer recordings say little.
 FEWEST_JUDGED = 5
 # A program may be right on so much less than its classifier before it is said.
 MOST_LOST = 0.02
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The recordings of a file, checked, and split into those to train on and those to judge by."""
+
+    whole: Recordings
+    training: Recordings
+    held_out: Recordings
+    remarks: list[str]
+    """What to say of the recordings, a line each."""
+    unit: str
+    """What the series are called: recordings, or pieces of so many samples."""
+    lengths: dict[str, float]
+    """The count of whole recordings, and the shortest, median and longest of them in samples."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,18 @@ class Fitted:
     """What the classifier says of every recording held out."""
     said_by_program: npt.NDArray[Any]
     seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """What there is to say of the training and of the recordings held out, as JSON holds it."""
+        return {
+            "held_out": len(self.held_out.series),
+            "seconds": self.seconds,
+            "dim": self.classifier.config_.dim,
+            "depth": self.classifier.config_.depth,
+            "right": self.right(),
+            "confusion": self.confusion(),
+            "judged_on": self.judged_on(),
+        }
 
     def right(self) -> dict[str, float]:
         """Shares of the recordings held out: by the classifier, and by the program."""
@@ -113,6 +135,37 @@ class Fitted:
             raise ValueError(f"{folder}: cannot be written: {error.strerror}") from None
 
 
+def prepare(
+    path: Path,
+    *,
+    label: str,
+    sequence: str | None,
+    channels: Sequence[str] | None,
+    window: int | None,
+    frame: int,
+    test: float,
+    seed: int,
+) -> Prepared:
+    """Reads a CSV file as `read_csv` does, and holds out the share `test` of its recordings."""
+    found = read_csv(path, label=label, sequence=sequence, channels=channels)
+    check_recordings(found)
+    known = found if window is None else found.cut(window)
+    check_frame(known, frame, window)
+    left_out = check_pieces(found, known, window)
+    training, held_out = split(known, test, seed)
+    count, shortest, longest = len(found.lengths), min(found.lengths), max(found.lengths)
+    median = statistics.median(found.lengths)
+    remark = f"{count} recordings of {shortest} to {longest} samples, median {median:g}"
+    return Prepared(
+        found,
+        training,
+        held_out,
+        remarks=[*doubts(found), *left_out, remark],
+        unit="recordings" if window is None else f"pieces of {window} samples",
+        lengths={"count": count, "shortest": shortest, "median": median, "longest": longest},
+    )
+
+
 def fit(
     training: Recordings,
     held_out: Recordings,
@@ -147,115 +200,6 @@ def fit(
 def _with_name(message: str, channels: tuple[str, ...]) -> str:
     """What is said of a channel by its number, by its name."""
     return re.sub(r"^channel (\d+)", lambda match: f"column {channels[int(match[1])]!r}", message)
-
-
-def check_recordings(recordings: Recordings) -> None:
-    """Refuses recordings that no classifier can be learned from, or that were most likely told apart wrongly."""
-    labels = [str(label) for label in np.unique(recordings.labels)]
-    if len(labels) < 2:
-        raise ValueError(f"recordings must have at least 2 labels, got {labels[0]!r} alone")
-    longest = max(labels, key=len)
-    if len(longest) > LONGEST:
-        raise ValueError(f"labels must have at most {LONGEST} characters, got {len(longest)} in {longest[:20]!r}...")
-    if all(_is_still(recordings, channel) for channel in range(len(recordings.channels))):
-        raise ValueError(f"channels must vary, got one value throughout in {', '.join(map(repr, recordings.channels))}")
-    lengths = recordings.lengths
-    if (median := np.median(lengths)) < FEWEST_SAMPLES:
-        names = ", ".join(repr(name) for at, name in enumerate(recordings.channels) if _few_values(recordings, at))
-        raise ValueError(
-            f"recordings must have a median of at least {FEWEST_SAMPLES} samples, got {len(lengths)} recordings of"
-            f" {min(lengths)} to {max(lengths)}, median {median:g}: --sequence must name the column that tells them"
-            f" apart{f'; it may be {names}' if names else ''}"
-        )
-
-
-def check_frame(recordings: Recordings, frame: int, window: int | None) -> None:
-    """Refuses a frame that is longer than a recording, or that does not fill a window."""
-    whole("frame", frame)
-    if window is not None and window % frame:
-        raise ValueError(f"window must be a multiple of frame, {frame}, got {window}")
-    shortest = int(np.argmin(recordings.lengths))
-    if frame > (length := recordings.lengths[shortest]):
-        name = recordings.names[shortest]
-        raise ValueError(
-            f"frame must be at most {length}, the samples of the shortest recording, {str(name)!r}, got {frame}"
-        )
-
-
-def check_pieces(recordings: Recordings, pieces: Recordings, window: int | None) -> list[str]:
-    """Refuses a window that leaves too few recordings of a label; a line about those that it leaves out."""
-    before, after = set(map(str, recordings.names)), set(map(str, pieces.names))
-    for label in map(str, np.unique(recordings.labels)):
-        given, left = (np.unique(one.names[one.labels == label]).size for one in (recordings, pieces))
-        if left < 2 <= given:
-            raise ValueError(
-                f"window must leave at least 2 recordings of {label!r}, one to train on and one to judge by; {window}"
-                f" samples leave {left} of {given}"
-            )
-    lost = len(before - after)
-    return [f"{lost} of {len(before)} recordings are shorter than the window, {window}, and left out"] if lost else []
-
-
-def check_output(out: Path, to: str) -> None:
-    """Refuses a folder that cannot be written, or whose files are not those of an earlier fit."""
-    for folder in (out, out / "model", out / to):
-        there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.exists(path))
-        if not there.is_dir() or not os.access(there, os.W_OK):
-            raise ValueError(f"--out must be a folder that can be written, got {there}")
-    check_model(out / "model", ESTIMATOR, SAMPLE, ABOUT)
-    check_export(out / to, as_name(out.absolute().name), to)
-
-
-def doubts(recordings: Recordings) -> list[str]:
-    """What looks like a mistake in whole recordings but may be none, a line each."""
-    alike: dict[str, list[str]] = {}
-    for label in map(str, np.unique(recordings.labels)):
-        alike.setdefault(label.casefold(), []).append(label)
-    found = [
-        f"labels {' and '.join(map(repr, labels))} differ only in case: write them alike if they are one"
-        for labels in alike.values()
-        if len(labels) > 1
-    ]
-    for place, name in enumerate(recordings.channels):
-        if _is_still(recordings, place):
-            found.append(f"column {name!r} has one value throughout: it is not learned from")
-        elif _only_grows(recordings, place):
-            found.append(
-                f"column {name!r} only grows in every recording, as a time stamp does: if it is none of the sensor's,"
-                " leave it out by naming the others with --channels"
-            )
-        elif _numbers_stretches(recordings, place):
-            found.append(
-                f"column {name!r} stays at one whole number for long, as the number of a recording does: name it with"
-                " --sequence, or leave it out by naming the others with --channels"
-            )
-    return found
-
-
-def _is_still(recordings: Recordings, channel: int) -> bool:
-    """Whether a channel never changes."""
-    return len({value for one in recordings.series for value in np.unique(one[channel])}) == 1
-
-
-def _only_grows(recordings: Recordings, channel: int) -> bool:
-    """Whether a channel nowhere falls within a recording, and ends higher than it begins in each."""
-    rows = [one[channel] for one in recordings.series if one.shape[1] > 1]
-    return bool(rows) and all(bool(row[-1] > row[0] and (np.diff(row) >= 0).all()) for row in rows)
-
-
-def _numbers_stretches(recordings: Recordings, channel: int) -> bool:
-    """Whether a channel has few values, each of them in one go, or one throughout every recording."""
-    rows = [one[channel] for one in recordings.series]
-    values = np.concatenate(rows)
-    stretches = 1 + np.count_nonzero(np.diff(values))
-    constant = all((row == row[0]).all() for row in rows)
-    return _few_values(recordings, channel) and (constant or stretches == len(np.unique(values)))
-
-
-def _few_values(recordings: Recordings, channel: int) -> bool:
-    """Whether a channel may be the number of a recording: whole, and often the same."""
-    values = np.concatenate([one[channel] for one in recordings.series])
-    return bool((values == np.rint(values)).all() and 1 < len(np.unique(values)) <= len(values) / FEWEST_SAMPLES)
 
 
 def budget_for(chip: Chip | None, asked: str | None) -> int:

@@ -17,10 +17,6 @@ from mgrade.tasks.task import Batch, Drawn, Part, correct, generator, probabilit
 
 SYMBOLS = "wri01"
 WRITE, READ, IGNORE, ZERO, ONE = range(5)
-# What may come next: {0, 1} after w and i; {w, r, i} after a bit; {0} or {1} after r.
-PREDICTION_SETS = ("{0,1}", "{w,r,i}", "{0}", "{1}")
-
-
 # Recall is examined with this many ignored pairs between a write and its read.
 DISTANCES = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 1_000, 10_000)
 MOST_RECALLS = 10_000
@@ -125,16 +121,6 @@ def recall_strings(count: int, distance: int, *, generator: torch.Generator) -> 
     instruction = torch.full_like(bits, IGNORE)
     instruction[:, 0], instruction[:, -1] = WRITE, READ
     return torch.stack([instruction, bits], 2).flatten(1)
-
-
-def prediction_set(tokens: Tensor) -> Tensor:
-    """tokens (count, length) -> for every prefix, the index into `PREDICTION_SETS` of what may come next."""
-    index = torch.arange(tokens.shape[1], device=tokens.device)
-    follows_write = torch.zeros_like(tokens, dtype=torch.bool)
-    follows_write[:, 1:] = tokens[:, :-1] == WRITE
-    latest = torch.where(follows_write, index, 0).cummax(1).values
-    stored = tokens.gather(1, latest) - ZERO
-    return torch.where(tokens >= ZERO, 1, torch.where(tokens == READ, 2 + stored, 0))
 
 
 def reads(tokens: Tensor) -> Tensor:

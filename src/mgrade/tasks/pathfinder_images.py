@@ -115,9 +115,6 @@ PATH32 = Settings(
     snake_contrast=2.0,
     paddle_contrast=0.75,
 )
-PATH64 = Settings(
-    canvas=64, paddle_thickness=1.0, seed_distance=12, marker_radius=2.5, distractors=5, snake_contrast=0.8
-)
 PATHX = Settings(
     canvas=128,
     paddle_thickness=1.5,
@@ -126,16 +123,6 @@ PATHX = Settings(
     marker_radius=3.0,
     distractors=8,
     snake_contrast=0.9,
-)
-PATH256 = Settings(
-    canvas=256,
-    paddle_thickness=2.0,
-    margins=(3,),
-    padding=22,
-    seed_distance=27,
-    marker_radius=5.0,
-    distractors=7,
-    snake_contrast=1.0,
 )
 
 
