@@ -4,7 +4,7 @@
 >>> y, state = model(x)                 # a whole sequence, or any chunk of it
 >>> y_t, state = model.step(x_t, state) # or one sample at a time: the same outputs
 
-`StreamClassifier` and `StreamForecaster` are scikit-learn estimators. All are imported when they are first asked for.
+`StreamClassifier` and `StreamForecaster` are scikit-learn estimators. All names are imported on first use.
 """
 
 from importlib import import_module
@@ -23,7 +23,7 @@ _ESTIMATORS = ("StreamClassifier", "StreamForecaster")
 
 
 def __getattr__(name: str) -> Any:
-    """PyTorch takes seconds to import, and scikit-learn is an extra: neither before someone wants it."""
+    """Imports PyTorch, which takes seconds, and scikit-learn, which is optional, only when a name needs them."""
     if name in ("nn", "ops"):
         return import_module(f"mgrade.{name}")
     if name in __all__:

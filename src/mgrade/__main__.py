@@ -1,4 +1,4 @@
-"""`mgrade` and `python -m mgrade`: the command line, which a signal also ends quietly while it is being imported."""
+"""`mgrade` and `python -m mgrade`: the command line; a signal during the slow imports ends it without a traceback."""
 
 import os
 import signal
@@ -9,8 +9,8 @@ from typing import NoReturn
 
 def main() -> None:
     """Runs the command line."""
-    # Threads that wait for one another sleep: spinning gains little on a free machine, and loses much on a busy one.
-    # OpenMP reads this once, when PyTorch is imported.
+    # Waiting threads sleep: spinning gains little on an idle machine and costs much on a busy one. OpenMP reads this
+    # once, when PyTorch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     heeded = [number for number, handler in before.items() if handler != signal.SIG_IGN]
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Leaves at once: nothing has been begun, and what is half imported need not be taken down."""
+    """Exits at once: no work has started, and half-imported modules need no cleanup."""
     if number == signal.SIGINT:
         print("mgrade: interrupted", file=sys.stderr, flush=True)
     os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and descriptions that say what they are."""
+"""Files that are complete or absent, locks, and JSON descriptions that name their format."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ def replace(path: Path, data: bytes) -> None:
     """Writes a file under a temporary name, flushes it to the disk, and renames it into place."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "xb") as file:  # nobody's file or link of that name is written to
+        with open(temporary, "xb") as file:  # never writes to an existing file or link
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
         if error.errno is not None:
-            error.filename = str(path)  # a full disk names none, and nobody knows the temporary one
+            error.filename = str(path)  # the error of a full disk has no name, and the temporary one means nothing
         raise
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def check_place(path: Path) -> None:
-    """Refuses a place for a file where there is a folder, or below what is a file; nothing is made."""
+    """Refuses a path for a file that is a folder, or that lies below a file; creates nothing."""
     if path.is_dir():
         raise ValueError(f"{path}: must be a file, is a folder")
     for folder in path.parents:
@@ -39,7 +39,7 @@ def check_place(path: Path) -> None:
 
 
 def check_own(path: Path, mark: bytes) -> None:
-    """Refuses to replace a file that has no `mark` near its beginning, as all have that the same command wrote."""
+    """Refuses to replace a file that this command did not write: its own files have `mark` near the beginning."""
     try:
         with open(path, "rb") as file:
             begin = file.read(4096)
@@ -48,13 +48,13 @@ def check_own(path: Path, mark: bytes) -> None:
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     if begin and mark not in begin:
-        raise ValueError(f"{path}: holds something else: choose another place, or move it away")
+        raise ValueError(f"{path}: was not written by this command: choose another path, or move it away")
 
 
 def prepare_place(path: Path, mark: bytes = b"") -> None:
-    """Makes the folder of a file that takes long to make, and tries whether it could be written there.
+    """Makes the folder for a file that takes long to compute, and checks that the file can be written.
 
-    What lies there must have the `mark`: see `check_own`.
+    An existing file must have the `mark`: see `check_own`.
     """
     check_place(path)
     check_own(path, mark)
@@ -68,9 +68,9 @@ def prepare_place(path: Path, mark: bytes = b"") -> None:
 
 
 def lock(path: Path) -> IO[bytes] | None:
-    """A file that no other process holds until this one closes it or ends; None where another does.
+    """Locks a file until it is closed or the process ends; None if another process holds it.
 
-    It is made if it is not there, its content stays, and a link is not followed.
+    Creates the file if it is missing, keeps its content, and does not follow links.
     """
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b")
     try:
@@ -78,7 +78,7 @@ def lock(path: Path) -> IO[bytes] | None:
     except BlockingIOError:
         file.close()
         return None
-    except OSError:  # a file system that has no locks
+    except OSError:  # a file system without locks
         file.close()
         raise
     return file
@@ -86,10 +86,10 @@ def lock(path: Path) -> IO[bytes] | None:
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Waits until no other process that asks for it works in a folder; nothing is left there."""
+    """Holds a lock on a folder, after waiting for its other holders; leaves no lock file."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with contextlib.suppress(OSError):  # a file system that has no locks
+        with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -97,22 +97,22 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it where they are not there; a ValueError in one line where that cannot be."""
+    """Makes a folder and its missing parents; a one-line ValueError if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise ValueError(f"{folder}: must be a folder, is a file") from None
     except OSError as error:
-        raise ValueError(f"{folder}: cannot be made: {error.strerror}") from None
+        raise ValueError(f"{folder}: cannot be created: {error.strerror}") from None
 
 
 def reason(error: Exception) -> str:
-    """What is wrong with a description whose parts are not as expected."""
+    """What an error says about a description with missing or wrong parts."""
     return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def read_description(path: Path, form: str, version: int, hint: str = "") -> dict[str, Any]:
-    """A JSON object that says it is of this format and version; a ValueError in one line otherwise."""
+    """Reads a JSON object that names this format and version; anything else is a one-line ValueError."""
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Shared libraries of C code: there if a compiler was at installation, loaded with ctypes."""
+"""Shared libraries of C code, loaded with ctypes; they exist if a compiler was present at installation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def load_library(folder: Path, name: str, declare: Callable[[ctypes.CDLL], None]) -> ctypes.CDLL | None:
-    """The library `name` in `folder`, its functions declared by `declare`; None where it was not built."""
+    """The library `name` in `folder`, its functions declared by `declare`; None if it was not built."""
     for path in sorted(folder.glob(f"{name}*")):
         if path.suffix in (".so", ".pyd", ".dylib"):
             try:

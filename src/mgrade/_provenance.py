@@ -1,4 +1,4 @@
-"""What a measurement must say about itself: commit, hardware, software."""
+"""Where a measurement comes from: commit, hardware, software."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import mgrade
 
 
 def commit() -> str | None:
-    """The commit of the source, from MGRADE_COMMIT or git; None where the package is installed without either."""
+    """The commit of the source, from MGRADE_COMMIT or git; None if there is neither."""
     if given := os.environ.get("MGRADE_COMMIT"):
         if not re.fullmatch("[0-9a-f]{7,64}( with changes)?", given):
             raise ValueError(f"MGRADE_COMMIT must be 7 to 64 hexadecimal digits, got {given!r:.80}")
@@ -27,7 +27,7 @@ def commit() -> str | None:
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)  # this file belongs to that repository
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # fails unless the repository tracks this file
         changed = git("status", "--porcelain", "-uno", "--", ":/src", ":/benchmarks")
         return git("rev-parse", "HEAD") + (" with changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
@@ -35,7 +35,7 @@ def commit() -> str | None:
 
 
 def hardware(device: torch.device) -> dict[str, Any]:
-    """What is computed on."""
+    """The machine, and the GPU if `device` is one."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -53,7 +53,7 @@ def hardware(device: torch.device) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """The software that figures depend on; None for what is not there."""
+    """Versions of the software that figures depend on; None for what is not installed."""
     found = {"mgrade": mgrade.__version__, "python": platform.python_version(), "torch": torch.__version__}
     return {**found, "triton": _version("triton"), "numpy": _version("numpy"), "cuda": torch.version.cuda}
 

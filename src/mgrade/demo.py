@@ -1,6 +1,6 @@
-"""The demo: the whole way from real recordings to a C program, with the accuracy and the bytes of every stage.
+"""The demo: from real recordings to a C program, with the accuracy and the bytes of every stage.
 
-Who speaks, of nine speakers saying /ae/: the Japanese Vowels set, 12 channels at each of 7 to 29 steps.
+The Japanese Vowels set: which of nine speakers says /ae/, from 12 channels over 7 to 29 steps.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from mgrade.train import launch, load_recipe
 from mgrade.train.result import result_path, run_folder
 
 RECIPE = "vowels/mgrade"
-# The folder of its program, under that of the demo.
+# The folder of the exported program, inside that of the demo.
 EXPORT = "export"
-# A file beside its run: what has it, a later demo may replace.
+# A file in the run's folder that allows a later demo to replace the run.
 MARK = "demo"
 
 
 @dataclass(frozen=True)
 class Story:
-    """What the demo found."""
+    """The results of the demo."""
 
     stages: list[Stage]
     train_seconds: float
@@ -41,15 +41,15 @@ class Story:
 
 
 def train(out: Path, epochs: int | None = None, seed: int = 0) -> tuple[Source, Stage, float]:
-    """Trains the recipe anew under `out`: the run, the model as PyTorch has it, and the seconds it took."""
+    """Trains the recipe from scratch under `out`: the run, the trained model as a stage, and the seconds it took."""
     if epochs is not None and epochs < 1:
         raise ValueError(f"epochs must be at least 1, got {epochs}")
     recipe = load_recipe(RECIPE, [] if epochs is None else [f"train.epochs={epochs}"])
-    recipe.task.examples("test", seed, torch.device("cpu"))  # whether the data is there, before anything is replaced
+    recipe.task.examples("test", seed, torch.device("cpu"))  # fails if the data is missing, before anything is replaced
     check_folder(out / EXPORT, as_name(recipe.experiment), "c")
     _make_way(run_folder(out, recipe, seed), result_path(out, recipe, seed))
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # for so small a model, more would only wait for one another
+    torch.set_num_threads(1)  # with so small a model, more threads would only wait for each other
     begin = time.perf_counter()
     try:
         (path,) = launch(recipe, seeds=[seed], root=out, device="cpu")
@@ -63,10 +63,10 @@ def train(out: Path, epochs: int | None = None, seed: int = 0) -> tuple[Source, 
 
 
 def _make_way(folder: Path, result: Path) -> None:
-    """Removes an earlier demo's run and its result; those that no demo has made are refused, and one that goes on."""
+    """Removes the run and the result of an earlier demo; refuses those of other origin, and a run in progress."""
     if folder.exists() or result.exists():
         if not (folder / MARK).is_file():
-            raise ValueError(f"{folder if folder.exists() else result} was made by no demo: choose another --out")
+            raise ValueError(f"{folder if folder.exists() else result} was not made by a demo: choose another --out")
         held = lock(folder / "lock")
         if held is None:
             raise ValueError(f"{folder}: another process is training here")
@@ -78,7 +78,7 @@ def _make_way(folder: Path, result: Path) -> None:
 
 
 def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:
-    """The whole story; files are left under `out`."""
+    """Runs all stages, and leaves their files under `out`."""
     source, trained, seconds = train(out, epochs, seed)
     stages = [trained]
     for name, program in forms(source):
@@ -89,7 +89,7 @@ def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:
     try:
         compiled = compile(program)
     except (ValueError, RuntimeError, OSError):  # as in `open_stream`
-        pass  # the export is there all the same
+        pass  # the export is complete without it
     else:
         accuracy, step = _stream(source, compiled, seed)
         figures = {"accuracy": accuracy}
@@ -100,7 +100,7 @@ def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:
 
 
 def _stream(source: Source, compiled: Compiled, seed: int) -> tuple[float, float]:
-    """The test set through the compiled program, sequence after sequence: its accuracy, and microseconds a step."""
+    """Runs the test set through the compiled program, one sequence at a time: accuracy, and microseconds per step."""
     assert source.task is not None
     values, labels, lengths = source.task.examples("test", seed, torch.device("cpu"))
     right, steps, seconds = 0, 0, 0.0

@@ -104,7 +104,7 @@ def test_a_demo_leaves_alone_what_no_demo_has_made(capsys, untrained, tmp_path):
         path.write_text("mine")
         status, _, err = call(capsys, "demo", "--out", str(tmp_path))
         assert status == 2
-        assert err.startswith(f"mgrade: {path if path.name == 'seed0.json' else path.parent} was made by no demo")
+        assert err.startswith(f"mgrade: {path if path.name == 'seed0.json' else path.parent} was not made by a demo")
         assert path.read_text() == "mine"
 
 
@@ -115,7 +115,7 @@ def test_a_demo_that_is_stopped_says_so_in_a_line(capsys, untrained, monkeypatch
     monkeypatch.setattr("mgrade.demo.launch", launch)
     status, out, err = call(capsys, "demo", "--out", str(tmp_path))
     assert (status, out) == (128 + signal.SIGINT, "")
-    assert err == "mgrade: stopped by SIGINT at step 3 of 9: the same command begins anew\n"
+    assert err == "mgrade: stopped by SIGINT at step 3 of 9: the same command starts over\n"
 
 
 def test_a_demo_replaces_an_earlier_one_that_has_ended(capsys, untrained, tmp_path):
@@ -321,7 +321,7 @@ def test_a_recipe_is_trained_evaluated_and_shown(capsys, tmp_path):
         (("train", "flipflop/mgrade", "--out", __file__), f"--out must be a folder, got {__file__}"),
         (("train", "flipflop/mgrade", "--device", "tpu"), "Invalid value for '--device'"),
         (("train", "flipflop/mgrade", "--out", "/proc/nowhere"), "/proc/nowhere: cannot be written"),
-        (("data", "generate", "listops", "--out", "/proc/nowhere"), "/proc/nowhere: cannot be made: No such file"),
+        (("data", "generate", "listops", "--out", "/proc/nowhere"), "/proc/nowhere: cannot be created: No such file"),
         (("evaluate", "nowhere"), "nowhere/recipe.json: cannot be read: No such file or directory"),
         (("reproduce", "lorentz"), "there is no experiment 'lorentz'; did you mean 'lorenz'?"),
         (("reproduce", "lorenz", "--show", "--out", "nowhere"), "--out must be a folder with results, got nowhere"),

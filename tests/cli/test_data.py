@@ -51,7 +51,7 @@ def test_an_empty_folder_lacks_everything_and_says_how_to_get_it(tmp_path, capsy
 
 
 def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path, capsys):
-    for folder, said in ((tmp_path, ""), (tmp_path / "nope", ", which is not there")):
+    for folder, said in ((tmp_path, ""), (tmp_path / "nope", ", which does not exist")):
         call("list", "--data", folder)
         first, _ = capsys.readouterr().out.replace("\n", " ").split("name", 1)
         assert first.strip().endswith(f"{folder.name}{said}")
@@ -163,7 +163,7 @@ def test_listops_is_generated_where_the_task_reads_it(tmp_path, capsys):
     call("generate", "listops", "--data", tmp_path / "new", "--train", 8, "--validation", 3, "--test", 2, "--seed", 1)
     assert f"listops: {tmp_path / 'new' / 'listops.npz'}" in capsys.readouterr().out
     assert len(ListOps().read("train", tmp_path / "new").labels) == 8
-    with pytest.raises(ValueError, match=r"listops\.npz is there already"):
+    with pytest.raises(ValueError, match=r"listops\.npz exists already"):
         call("generate", "listops", "--data", tmp_path / "new")
 
 

@@ -103,7 +103,7 @@ def test_the_stages_of_an_export_are_printed_and_written(capsys, run, tmp_path):
     assert refused(capsys, "stages", run, "--out", tmp_path) == f"{tmp_path}: must be a file, is a folder"
     before, theirs = (run / "recipe.json").read_bytes(), run / "recipe.json"
     said = refused(capsys, "stages", run, "--out", theirs)
-    assert said == f"{theirs}: holds something else: choose another place, or move it away"
+    assert said == f"{theirs}: was not written by this command: choose another path, or move it away"
     assert theirs.read_bytes() == before
     assert call(capsys, "stages", run, "--examples", 8, "--out", file)[0] == 0
 

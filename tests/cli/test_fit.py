@@ -122,14 +122,14 @@ def test_a_chip_without_a_budget_leaves_half_of_its_memory():
         (("waves.csv", "--label", "kind", "--to", "cobol"), "to must be one of c, arduino, onnx, wasm, got 'cobol'"),
         (
             ("waves.csv", "--label", "kind", "--chip", "RP2040", "--verify"),
-            "RP2040 has a core that is not emulated here",
+            "the core of RP2040 cannot be emulated",
         ),
         (("waves.csv", *OPTIONS, "--frame", "99"), "frame must be at most 18, the samples of the shortest recording, "),
         (("waves.csv", *OPTIONS, "--frame", "0"), "frame must be a whole number of at least 1, got 0"),
         (("waves.csv", *OPTIONS, "--window", "99"), "window must be at most "),
         (("waves.csv", *OPTIONS, "--window", "9", "--frame", "4"), "window must be a multiple of frame, 4, got 9"),
-        (("waves.csv", *OPTIONS, "--test", "0"), "--test must lie between 0 and 1, as 0.25 does, got 0"),
-        (("waves.csv", *OPTIONS, "--test", "25"), "--test must lie between 0 and 1, as 0.25 does, got 25"),
+        (("waves.csv", *OPTIONS, "--test", "0"), "--test must be between 0 and 1, such as 0.25, got 0"),
+        (("waves.csv", *OPTIONS, "--test", "25"), "--test must be between 0 and 1, such as 0.25, got 25"),
         (("waves.csv", *OPTIONS, "--seed", "-1"), "--seed must be at least 0 and below 2^32, got -1"),
         (("waves.csv", *OPTIONS, "--epochs", "0"), "epochs must be a whole number of at least 1, got 0"),
         (("waves.csv", *OPTIONS, "--budget", "none"), "budget must be a number of bytes"),
@@ -296,7 +296,7 @@ def test_a_program_of_an_earlier_fit_is_named(capsys, recordings):
 @pytest.mark.parametrize("names", ["", "right,", '"right', "left\nright"])
 def test_channels_that_are_no_names_are_refused(capsys, recordings, names):
     status, _, err = call(capsys, recordings, *OPTIONS, "--channels", names)
-    assert (status, err) == (2, f"mgrade: --channels must be names with commas between them, got {names!r}\n")
+    assert (status, err) == (2, f"mgrade: --channels must be names separated by commas, got {names!r}\n")
 
 
 def test_a_fitted_model_is_exported_as_it_was_fitted(capsys, recordings):
@@ -344,7 +344,7 @@ def test_pieces_are_called_pieces_and_judged_by_their_recordings(capsys, recordi
     _, out, err = call(capsys, recordings, *OPTIONS, "--epochs", "1", "--window", "6")
     lines = [line.rstrip() for line in out.splitlines()]
     assert " pieces of 6 samples, " in next(line for line in lines if line.startswith("trained on"))
-    assert next(line for line in lines if line.startswith("right")).endswith(" pieces of 6 samples")
+    assert next(line for line in lines if line.startswith("held-out")).endswith(" pieces of 6 samples")
     assert next(line for line in lines if "slow  " in line).endswith(", of 3 recordings, too few to judge by")
     assert "mgrade: 36 recordings of 18 to " in err
 

@@ -57,7 +57,7 @@ def test_the_table_names_every_component_and_chip(capsys):
 def test_a_model_too_wide_for_whole_numbers_says_why_it_fits_nowhere(capsys, tmp_path):
     Model(ModelConfig(inputs=1, outputs=2, dim=264, depth=1, taps=1, max_delay=1)).save(tmp_path)
     out = call(capsys, "footprint", tmp_path, "--precision", "int8")
-    line = "fits nowhere in int8: a sum of its layers has 528 terms, and an export in whole numbers at most 512"
+    line = "fits nowhere in int8: a sum in its layers has 528 terms, and an integer export allows at most 512"
     assert line in out
     assert " yes" not in out
     assert "fits nowhere" not in call(capsys, "footprint", tmp_path)
@@ -88,7 +88,7 @@ def test_a_run_has_the_published_models_of_its_task_beside_it(capsys, tmp_path):
         (("size", "--ram", "much", "--flash", "1M"), "a size of memory is a number of bytes"),
         (("size", "--ram", "64K", "--flash", "1M", "--rate", "100"), "--rate needs --chip"),
         (("size", "--chip", "RP2040", "--rate", "0"), "--rate must be a number above 0, got 0"),
-        (("size", "--chip", "SiMa MLSoC", "--rate", "100"), "how fast SiMa MLSoC computes in float32 is not known"),
+        (("size", "--chip", "SiMa MLSoC", "--rate", "100"), "the speed of SiMa MLSoC in float32 is not known"),
         (("size", "--ram", "10", "--flash", "10"), "nothing on the grid fits 10 B of RAM and 10 B of flash"),
         (("size", "--ram", "1K", "--flash", "1K", "--outputs", "0"), "outputs must be a whole number of at least 1"),
     ],

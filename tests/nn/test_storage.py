@@ -278,7 +278,8 @@ def test_the_model_of_another_library_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "message"), [("file", "must be a folder, is a file"), ("file/model", "cannot be made: Not a directory")]
+    ("place", "message"),
+    [("file", "must be a folder, is a file"), ("file/model", "cannot be created: Not a directory")],
 )
 def test_a_file_in_the_place_of_a_folder_is_named(tmp_path, place, message):
     (tmp_path / "file").touch()

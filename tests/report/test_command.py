@@ -54,7 +54,7 @@ def test_nothing_but_its_own_is_replaced(results, tmp_path, capsys):
     for text in ("<!doctype html><title>mine</title>", '{"metrics": {}}'):
         page.write_text(text)
         assert report("--results", empty, "--out", page) == 2
-        said = f"{page}: holds something else: choose another place, or move it away"
+        said = f"{page}: was not written by this command: choose another path, or move it away"
         assert said in capsys.readouterr().err.replace("\n", " ")
         assert page.read_text() == text
     page.write_text("")  # as a shell's redirection leaves it

@@ -1,4 +1,4 @@
-"""The command line: a thin door. It parses, calls, prints; the work is done elsewhere."""
+"""The command line: a thin door. It parses, calls and prints; the work is done elsewhere."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-# How PyTorch says that memory does not suffice.
+# How PyTorch reports a lack of memory.
 _NO_MEMORY = re.compile("allocate memory|out of memory|size calculation overflowed|multiplication overflow")
-# What one of several processes hears where another has left, after saying why.
+# What a process reports after another one has exited, which gave the reason.
 _LEFT_ALONE = re.compile(r"gloo|NCCL|[Cc]onnection (closed|reset)")
 
 for _command in (
@@ -50,7 +50,7 @@ app.add_typer(data_app, name="data")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command line; a mistake of the user's is one line on stderr and exit status 2."""
+    """Runs the command line; a user's mistake gives one line on stderr and exit status 2."""
     before = signal.signal(signal.SIGTERM, _leave) if threading.current_thread() is threading.main_thread() else None
     try:
         _run(arguments)
@@ -66,14 +66,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Leaves as `kill` asks to, but not without tidying up."""
+    """Exits as `kill` asks, but cleans up first."""
     sys.exit(128 + number)
 
 
 def _run(arguments: list[str] | None) -> NoReturn:
     try:
         status = app(arguments, standalone_mode=False)
-        if status == 130:  # what becomes of Ctrl-C inside a command
+        if status == 130:  # what typer makes of Ctrl-C inside a command
             raise KeyboardInterrupt
         sys.exit(status)
     except ValueError as error:
@@ -89,23 +89,23 @@ def _run(arguments: list[str] | None) -> NoReturn:
             _stop(f"out of memory{amount}: a smaller model, batch or task takes less", 2, alike=False)
         if isinstance(error, RuntimeError) and not first_here() and _LEFT_ALONE.search(str(error)):
             sys.exit(2)
-        if not hasattr(error, "format_message"):  # what the parser raises for a wrong command line
+        if not hasattr(error, "format_message"):  # not a usage error of the parser
             raise
-        if type(error).__name__ == "NoArgsIsHelpError":  # which has shown the help
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed
             sys.exit(2)
         _stop(_worded(error), 2)
 
 
 def _worded(error: Any) -> str:
-    """What the parser says of a wrong command line, with the value where it leaves that out."""
+    """The parser's message about a wrong command line, with the value if the message lacks it."""
     message: str = error.format_message().replace("Value error, ", "").rstrip(".")
-    details: list[Any] = getattr(error.__cause__, "errors", list)()  # of what checks values for it
+    details: list[Any] = getattr(error.__cause__, "errors", list)()  # of a failed validation
     given = f"{details[0]['input']!r:.40}" if details else ""
     return message if given in message else f"{message}, got {given}"
 
 
 def _stop(message: str, status: int, *, alike: bool = True) -> NoReturn:
-    """Says why and leaves; what stops all of torchrun's processes `alike` is said once on a machine."""
+    """Prints the reason and exits; one that stops all of torchrun's processes `alike` is printed once per machine."""
     if not alike or first_here():
         say(" ".join(message.split()))
     sys.exit(status)
@@ -120,7 +120,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Keeps `mgrade COMMAND` the form of every call."""
+    """Holds the options that come before a command."""

@@ -1,4 +1,4 @@
-"""What several commands share: options, consoles, and how they end."""
+"""Shared by the commands: options, consoles, and exits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rich.table import Table
 
 
 class Device(str, Enum):
-    """Where to compute."""
+    """A device to compute on."""
 
     cpu = "cpu"
     cuda = "cuda"
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
-On = Annotated[Device | None, typer.Option("--device", help="Default: cuda where there is one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
+On = Annotated[Device | None, typer.Option("--device", help="Default: cuda if available.")]
 Data = Annotated[
     Path | None,
     typer.Option("--data", help="Folder of the data sets. Default: MGRADE_DATA, or ./data."),
@@ -29,7 +29,7 @@ Data = Annotated[
 
 
 def use_data(folder: Path | None) -> None:
-    """Makes `folder` the one that tasks read."""
+    """Makes tasks read their data from `folder`."""
     if folder is not None:
         if not folder.is_dir():
             raise ValueError(f"--data must be a folder, got {folder}")
@@ -37,7 +37,7 @@ def use_data(folder: Path | None) -> None:
 
 
 def choose_device(device: Device | None) -> str:
-    """The device asked for, or CUDA where there is one."""
+    """The given device, or CUDA if available."""
     import torch
 
     return device.value if device else "cuda" if torch.cuda.is_available() else "cpu"
@@ -50,23 +50,23 @@ def check_seeds(seeds: list[int]) -> None:
 
 
 def console() -> Console:
-    """Standard output: as wide as the terminal, or wide enough for every table where it goes elsewhere.
+    """Standard output: as wide as the terminal, or wide enough for every table if there is none.
 
-    Text is shown as it is: names and paths of users may look like markup or emoji.
+    Text is printed literally: users' names and paths may look like markup or emoji.
     """
     return Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False, highlight=False)
 
 
 def visible(text: str) -> str:
-    """Text that others wrote, so that a terminal shows it and does not obey it."""
+    """Foreign text with its control characters escaped: a terminal shows them instead of obeying them."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 class Listing(Table):
-    """A table whose texts may be of others."""
+    """A table that may hold foreign text."""
 
     def add_row(self, *cells: Any, **options: Any) -> None:
-        """As a table has it, with what a terminal would obey made visible."""
+        """As in `Table`, with control characters escaped."""
         super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
@@ -79,16 +79,16 @@ def listing() -> Table:
 
 
 def say(line: str) -> None:
-    """One line on standard error."""
+    """Prints one line to standard error."""
     print("mgrade:", visible(line), file=sys.stderr)
 
 
 def fail(message: str) -> NoReturn:
-    """What was written is whole, but does not do what it should."""
+    """Exits with status 1: the output is complete but failed its check."""
     say(message)
     raise SystemExit(1)
 
 
 def first_here() -> bool:
-    """Whether this is the only one of torchrun's processes on a machine that speaks for all."""
+    """Whether this process prints for all of torchrun's processes on this machine."""
     return os.environ.get("LOCAL_RANK", "0") == "0"

@@ -34,7 +34,7 @@ def show(
     data: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is in the data folder, what is missing, and the command that gets it."""
+    """Show what is in the data folder, what is missing, and the command that gets it."""
     from mgrade.tasks.folder import making_way
     from mgrade.tasks.inventory import inventory
 
@@ -51,7 +51,7 @@ def show(
         how = making_way(row.get("in_the_way", ())) + (row["command"] or "")
         table.add_row(row["name"], state, row["title"], ", ".join(row["there"]), how)
     screen = console()
-    screen.print(f"data folder: {folder}{'' if folder.is_dir() else ', which is not there'}")
+    screen.print(f"data folder: {folder}{'' if folder.is_dir() else ', which does not exist'}")
     screen.print(table)
 
 
@@ -61,11 +61,11 @@ def fetch(
     data: Where = None,
     address: Annotated[
         str | None,
-        typer.Option(help="A mirror: the file's address, or the folder's where a source has several files."),
+        typer.Option(help="Address of a mirror: of the file, or of the folder if the source has several files."),
     ] = None,
     sha256: Annotated[str | None, typer.Option(help="The digest that the file must have.")] = None,
 ) -> None:
-    """Download official data, compare its SHA-256 and unpack it; goes on with a download that broke off."""
+    """Download official data, compare its SHA-256 and unpack it; resumes an interrupted download."""
     from mgrade.tasks import download, series
     from mgrade.tasks.inventory import GENERATED
     from mgrade.tasks.sources import SOURCES
@@ -84,7 +84,7 @@ def fetch(
 def generate(
     name: Annotated[str, typer.Argument(help="listops, pathfinder or pathx.")],
     data: Where = None,
-    seed: Annotated[int, typer.Option(help="Seed: the set is a function of it.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same set.")] = 0,
     train: Annotated[int | None, typer.Option(help="listops: training examples.")] = None,
     validation: Annotated[int | None, typer.Option(help="listops: validation examples.")] = None,
     test: Annotated[int | None, typer.Option(help="listops: test examples.")] = None,
@@ -93,7 +93,7 @@ def generate(
         int | None, typer.Option(help="pathfinder, pathx: dashes of a curve, 6, 9 or 14.")
     ] = None,
 ) -> None:
-    """Generate data by the rules of the official generators; as many as the official sets have, if not said."""
+    """Generate data by the rules of the official generators; by default, as many examples as the official sets have."""
     from mgrade.tasks.inventory import GENERATED, maker
 
     if name not in GENERATED:
@@ -109,7 +109,7 @@ def generate(
     file, make = maker(name, contour_length)
     path = _folder(data) / file
     if path.exists():
-        raise ValueError(f"{path} is there already; move it away to generate it anew")
+        raise ValueError(f"{path} exists already; move it away to generate it again")
     with _bar(name, MofNCompleteColumn()) as told:
         make(path, seed=seed, progress=told, **options)
     print(f"{name}: {path}")
@@ -123,7 +123,7 @@ def _folder(data: Path | None) -> Path:
 
 @contextmanager
 def _bar(name: str, amount: Any) -> Iterator[Told]:
-    """Something to tell how far it is: a bar on a terminal, otherwise a line at every tenth."""
+    """Shows progress as a bar on a terminal, otherwise as a line at every tenth."""
     screen = Console(stderr=True)
     if not screen.is_terminal:
         yield _Lines(name)

@@ -13,7 +13,7 @@ from mgrade.cli.training import tell
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for what it makes; what an earlier demo made there goes.")] = Path(
+    out: Annotated[Path, typer.Option(help="Output folder; files of an earlier demo there are replaced.")] = Path(
         "demo"
     ),
     epochs: Annotated[int | None, typer.Option(help="Training epochs.")] = None,
@@ -29,7 +29,7 @@ def demo(
     try:
         story = run(out, epochs, seed)
     except Stopped as stopped:
-        tell(stopped, "the same command begins anew")
+        tell(stopped, "the same command starts over")
         return
     table = Table(box=None, pad_edge=False)
     for column in ("Japanese Vowels: who speaks?", "test accuracy", "weights", "state of a stream"):
@@ -42,7 +42,7 @@ def demo(
     screen.print(f"\ntrained in {story.train_seconds:.0f} s", end="")
     if story.step_microseconds is not None:
         screen.print(f"; a compiled step takes {story.step_microseconds:.2g} us on one core of this machine", end="")
-    screen.print(f"\nroom for it on {len(story.fits)} chips, from the smallest: {', '.join(story.fits[:4])}, …")
+    screen.print(f"\nfits {len(story.fits)} chips, the smallest first: {', '.join(story.fits[:4])}, …")
     screen.print(
         f"C files: {story.files}    try: mgrade export {out}/runs/vowels/mgrade/seed{seed} --verify cortex-m55",
     )

@@ -25,15 +25,17 @@ def export(
     ] = None,
     activations: Annotated[str, typer.Option(help="With int8 weights: int16 or int8 activations.")] = "int16",
     state_bits: Annotated[int, typer.Option(help="With int8 weights: bits of the recurrent state, 16 or 32.")] = 32,
-    snap: Annotated[bool, typer.Option("--snap", help="One whole delay per tap instead of its whole width.")] = False,
-    name: Annotated[str | None, typer.Option(help="Of functions and files.")] = None,
+    snap: Annotated[
+        bool, typer.Option("--snap", help="Keep one whole delay per tap instead of its full width.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(help="Name of functions and files.")] = None,
     calibrate: Annotated[
         Path | None,
-        typer.Option(help="CSV of samples to find ranges on. Default: the run's training data."),
+        typer.Option(help="CSV of samples to calibrate ranges on. Default: the run's training data."),
     ] = None,
     verify: Annotated[
         str | None,
-        typer.Option(help="Run it on an emulated chip, as cortex-m55, and compare every output."),
+        typer.Option(help="Run it on an emulated chip, such as cortex-m55, and compare every output."),
     ] = None,
     judge: Annotated[bool, typer.Option("--judge", help="Stream the run's test set through the program.")] = False,
     data: Data = None,
@@ -75,7 +77,9 @@ def _show(facts: dict[str, Any], out: Path) -> None:
     table = listing()
     table.add_row("written to", str(out))
     if "replaced" in facts:
-        table.add_row("in place of", f"{visible(facts['replaced'])}, which is gone: a folder each keeps both")
+        table.add_row(
+            "in place of", f"{visible(facts['replaced'])}, which was replaced: use one folder per export to keep both"
+        )
     table.add_row("activations", facts["activations"])
     table.add_row("weights", f"{facts['parameter_bytes']:,} bytes")
     table.add_row("state of a stream", f"{facts['state_bytes']:,} bytes")
@@ -84,7 +88,7 @@ def _show(facts: dict[str, Any], out: Path) -> None:
     if found := facts.get("verify"):
         table.add_row(f"on {found['chip']}", "every output equal" if found["equal"] else "OUTPUTS DIFFER")
         table.add_row("flash", f"{found['flash_bytes']:,} bytes")
-        table.add_row("RAM", f"{found['ram_bytes']:,} bytes, {found['stack_bytes']:,} of them stack")
+        table.add_row("RAM", f"{found['ram_bytes']:,} bytes, including {found['stack_bytes']:,} of stack")
         least = found["instructions_least"]
         at_least = "" if least == found["instructions"] else f", at least {least:,}"
         table.add_row("instructions a step", f"at most {found['instructions']:,}{at_least}")
@@ -95,13 +99,13 @@ def stream(
     source: Annotated[Path, typer.Argument(help="Folder of an export.")],
     wav: Annotated[
         Path | None,
-        typer.Argument(help="A WAV file; without one, CSV lines from standard input."),
+        typer.Argument(help="A WAV file. Default: CSV lines from standard input."),
     ] = None,
-    labels: Annotated[bool, typer.Option("--labels", help="Print the likeliest label alone.")] = False,
+    labels: Annotated[bool, typer.Option("--labels", help="Print only the most likely label.")] = False,
 ) -> None:
     """Stream samples through an export, compiled for this machine: one line of outputs per sample, as they come.
 
-    Where the model learned from windows, as `fit --window` makes it, a stream begins anew after every window.
+    If the model was trained on windows (`fit --window`), the stream restarts after every window.
     """
     from mgrade.deploy.about import read_about
     from mgrade.deploy.export import read_export
@@ -112,31 +116,31 @@ def stream(
     if wav is None and sys.stdin is None:
         raise ValueError(f"standard input is closed: mgrade stream {source} < FILE.csv")
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(newline=None)  # lines end as they do in files, with a carriage return alone too
+        sys.stdin.reconfigure(newline=None)  # as in files: a carriage return alone ends a line, too
     _, program = read_export(source)
     known = read_about(source, program)
     if labels and not (known and known.classes and known.labels):
-        raise ValueError(f"--labels: {source} knows no labels of its outputs")
+        raise ValueError(f"--labels: {source} has no labels for its outputs")
     samples = wav_samples(program, wav, known) if wav else csv_samples(program, sys.stdin, "standard input", known)
     try:
         for outputs in stream(program, samples, known):
-            values = ",".join(str(y).removesuffix(".0") for y in outputs)  # all digits that tell a number from others
+            values = ",".join(str(y).removesuffix(".0") for y in outputs)  # digits enough to recover the number
             line = visible(" ".join(known.labels[outputs.argmax()].split())) if known and labels else values
             print(line, flush=True)
-    except BrokenPipeError:  # whoever reads has enough
+    except BrokenPipeError:  # the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def stages(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    examples: Annotated[int | None, typer.Option(help="Only the first examples of the test set.")] = None,
-    tensors: Annotated[bool, typer.Option("--tensors", help="Also what rounding each matrix alone costs.")] = False,
+    examples: Annotated[int | None, typer.Option(help="Use only so many examples of the test set.")] = None,
+    tensors: Annotated[bool, typer.Option("--tensors", help="Also the cost of rounding each matrix alone.")] = False,
     chip: Annotated[str | None, typer.Option(help="Also run float32 and int8 on a chip.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write a result file.")] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what every stage of an export keeps of a run's accuracy, and its bytes: snapping, trimming, int8."""
+    """Show accuracy and bytes of a run after every stage of its export: snapping, trimming, int8."""
     from mgrade._files import prepare_place, replace
     from mgrade.deploy.stages import stage_report
 
@@ -158,7 +162,7 @@ def stages(
         table.add_row(stage["name"], *cells, f"{stage['parameter_bytes']:,} B", f"{stage['state_bytes']:,} B")
     console().print(table)
     for entry in report.get("tensors", [])[:5]:
-        print(f"dearest: op {entry['op']} {entry['kind']} {entry['array']} {entry['shape']}")
+        print(f"costliest to round: op {entry['op']} {entry['kind']} {entry['array']} {entry['shape']}")
     for entry in report.get("chips", []):
         print(f"{entry['precision']} on {entry['chip']}: {_on_chip(entry)}")
 

@@ -1,4 +1,4 @@
-"""`mgrade fit`: from a CSV file of labelled recordings to a program for a chip, without any Python."""
+"""`mgrade fit`: from a CSV file of labelled recordings to a program for a chip, without writing Python."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def fit(
-    recordings: Annotated[Path, typer.Argument(help="CSV file, one sample per line, its columns named by the first.")],
+    recordings: Annotated[Path, typer.Argument(help="CSV file: column names, then one sample per line.")],
     label: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
     sequence: Annotated[
-        str | None, typer.Option(help="Column that tells recordings apart. Default: a change of label does.")
+        str | None, typer.Option(help="Column that tells recordings apart. Default: a new label begins one.")
     ] = None,
     channels: Annotated[
         str | None,
-        typer.Option(help="Columns to learn from, as ax,ay,az; quoted where a name has commas. Default: all others."),
+        typer.Option(help="Columns to learn from, such as ax,ay,az; quote names with commas. Default: all others."),
     ] = None,
     window: Annotated[
         int | None,
-        typer.Option(help="Cut recordings into pieces of so many samples, as many as an answer takes."),
+        typer.Option(help="Cut recordings into pieces of this many samples, the length that one answer takes."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("fitted"),
     to: Annotated[str, typer.Option("--to", help="c, arduino, onnx or wasm.")] = "c",
@@ -40,21 +40,21 @@ def fit(
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Bytes for weights and state, as 16KB. Default: 32KB, or half of the chip's smaller memory if less."
+            help="Bytes for weights and state, such as 16KB. Default: 32KB, or half the chip's smaller memory if less."
         ),
     ] = None,
     precision: Annotated[str, typer.Option(help="float32, or int8 weights.")] = "int8",
-    test: Annotated[float, typer.Option(help="Share of the recordings to judge by.")] = 0.25,
-    frame: Annotated[int, typer.Option(help="Samples that the program takes at a step.")] = 1,
+    test: Annotated[float, typer.Option(help="Share of the recordings held out for testing.")] = 0.25,
+    frame: Annotated[int, typer.Option(help="Samples that the program reads per step.")] = 1,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Passes over the recordings. Default: 100, of many recordings fewer."),
+        typer.Option(help="Passes over the recordings. Default: 100, fewer for many recordings."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the weights, and of what is held out.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the weights and of the held-out recordings.")] = 0,
     verify: Annotated[bool, typer.Option("--verify", help="Run the program on the chip's emulated core.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a classifier on labelled recordings, judge it on others, and write it as a program for a chip."""
+    """Train a classifier on labelled recordings, test it on others, and write it as a program for a chip."""
     from mgrade.deploy import check_target
     from mgrade.deploy.chip import CHIPS, ChipError
     from mgrade.footprint import find_chip
@@ -71,7 +71,7 @@ def fit(
     core = target.core.lower() if verify and target else None
     if target is not None and core is not None and core not in CHIPS:
         emulated = ", ".join(CHIPS)
-        raise ValueError(f"--verify: {target.name} has a core that is not emulated here: {emulated} are")
+        raise ValueError(f"--verify: the core of {target.name} cannot be emulated: {emulated} can")
     check_target(to, core)
     check_output(out, to)
     limit = budget_for(target, budget)
@@ -89,7 +89,7 @@ def fit(
     with Console(stderr=True).status(f"training on {len(data.training.series)} {data.unit}") as status:
 
         def tell(epoch: str) -> None:
-            """What there is to say of the recordings, once nothing about them is refused any more; and of an epoch."""
+            """Shows an epoch; before the first, the remarks on the recordings, which passed every check."""
             while remarks:
                 say(remarks.pop(0))
             status.update(epoch)
@@ -134,13 +134,13 @@ def fit(
 
 
 def _named(channels: str) -> list[str]:
-    """The names in --channels, which may be quoted as in a line of CSV."""
+    """The names in --channels, quoted as in CSV where necessary."""
     try:
         names = [name.strip() for name in next(csv.reader([channels], skipinitialspace=True, strict=True))]
     except csv.Error:
         names = []
     if not all(names) or not names:
-        raise ValueError(f"--channels must be names with commas between them, got {channels!r:.60}")
+        raise ValueError(f"--channels must be names separated by commas, got {channels!r:.60}")
     return names
 
 
@@ -154,7 +154,7 @@ def _check_options(precision: str, to: str, test: float, seed: int, epochs: int 
     if to == "onnx" and importlib.util.find_spec("onnx") is None:
         raise ValueError("--to onnx needs the package onnx: pip install 'mgrade[onnx]'")
     if not 0 < test < 1:
-        raise ValueError(f"--test must lie between 0 and 1, as 0.25 does, got {test:g}")
+        raise ValueError(f"--test must be between 0 and 1, such as 0.25, got {test:g}")
     if not 0 <= seed < 2**32:
         raise ValueError(f"--seed must be at least 0 and below 2^32, got {seed}")
     if epochs is not None:
@@ -173,7 +173,7 @@ def _show(facts: dict[str, Any], found: Fitted, chip: Chip | None, out: Path, to
     layers = f"{facts['depth']} layer{'s' if facts['depth'] > 1 else ''} of {facts['dim']} channels"
     table.add_row("channels", ", ".join(facts["channels"]))
     table.add_row("trained on", f"{facts['trained_on']} {unit}, {facts['seconds']:.0f} s: {layers}")
-    table.add_row("right, of others", f"{facts['right']['classifier']:.1%} of {facts['held_out']} {unit}")
+    table.add_row("held-out accuracy", f"{facts['right']['classifier']:.1%} of {facts['held_out']} {unit}")
     table.add_row(f"as {found.classifier.precision}", f"{facts['right']['program']:.1%}")
     for truth, said in facts["confusion"].items():
         table.add_row(f"  {truth}", _judged(truth, said, facts["judged_on"][truth]))
@@ -194,7 +194,7 @@ def _show(facts: dict[str, Any], found: Fitted, chip: Chip | None, out: Path, to
 
 
 def _judged(truth: str, said: dict[str, int], recordings: int) -> str:
-    """How many of a label were right, what the others were taken for, and whether that says anything."""
+    """How many recordings of a label were right, what the others were taken for, and whether they are too few."""
     from mgrade.estimator.fitting import FEWEST_JUDGED
 
     count = sum(said.values())
@@ -205,7 +205,7 @@ def _judged(truth: str, said: dict[str, int], recordings: int) -> str:
 
 
 def _rate(steps: float | None, frame: int) -> str:
-    """What a chip's clock allows, in steps and in samples."""
+    """The rate that a chip's clock allows, in steps and in samples."""
     if steps is None:
         return ""
     samples = "" if frame == 1 else f", {frame * steps:,.0f} samples"

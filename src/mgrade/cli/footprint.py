@@ -19,19 +19,21 @@ SHOWN = 10
 
 
 class Precision(str, Enum):
-    """Of a weight; kept activations are float32 or int16."""
+    """Of weights; buffers are float32, or int16 with int8."""
 
     float32 = "float32"
     int8 = "int8"
 
 
 At = Annotated[Precision, typer.Option("--precision", help="Of weights; with int8, buffers are int16.")]
-Instantiated = Annotated[bool, typer.Option("--instantiated", help="Store delay kernels written out, as Appendix C.")]
+Instantiated = Annotated[
+    bool, typer.Option("--instantiated", help="Count delay kernels written out, as in Appendix C.")
+]
 
 
 def footprint(
     subject: Annotated[str, typer.Argument(metavar="RECIPE|CHECKPOINT|EXPORT", help="What to measure.")],
-    target: Annotated[str | None, typer.Option("--target", metavar="CHIP", help="Judge this chip only.")] = None,
+    target: Annotated[str | None, typer.Option("--target", metavar="CHIP", help="Show only this chip.")] = None,
     precision: Annotated[
         Precision | None,
         typer.Option("--precision", help="Of weights; with int8, buffers are int16. Default: float32."),
@@ -68,8 +70,8 @@ def footprint(
     screen.print()
     if measured.too_wide:
         screen.print(
-            f"fits nowhere in {precision.value}: a sum of its layers has {widest(found.config)} terms, and an export in"
-            f" whole numbers at most {MAX_INTEGER_TERMS}",
+            f"fits nowhere in {precision.value}: a sum in its layers has {widest(found.config)} terms, and an integer"
+            f" export allows at most {MAX_INTEGER_TERMS}",
         )
     screen.print(_beside(precision))
     if others:
@@ -82,7 +84,7 @@ def size(
     flash: Annotated[
         str | None, typer.Option("--flash", help="Flash, as 256K; 0: all in RAM. Default: the chip's.")
     ] = None,
-    rate: Annotated[float | None, typer.Option("--rate", metavar="HZ", help="Steps a second.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", metavar="HZ", help="Steps per second.")] = None,
     chip: Annotated[str | None, typer.Option("--chip", metavar="NAME", help="A chip of `mgrade footprint`.")] = None,
     precision: At = Precision.float32,
     inputs: Annotated[int, typer.Option(help="Input channels.")] = 1,
@@ -90,7 +92,7 @@ def size(
     instantiated: Instantiated = False,
     as_json: AsJson = False,
 ) -> None:
-    """The mGRADE configurations that fit a memory, largest first; with --rate and --chip, that also keep up."""
+    """List the mGRADE configurations that fit a memory, largest first; with --rate and --chip, also fast enough."""
     from mgrade.footprint import sizes
 
     limits = _limits(ram, flash, rate, chip, precision.value)
@@ -117,10 +119,10 @@ def size(
 
 
 def _beside(precision: Precision) -> str:
-    """What the paper's formulas count, and what they do not."""
+    """A note on what the paper's formulas count, and what they leave out."""
     scales = " and a byte of scale for every channel of a matrix" if precision is Precision.int8 else ""
     return (
-        "fits: with delays as `mgrade export --snap` stores them; instantiated: kernels written out, as without it\n"
+        "fits: with delays as `mgrade export --snap` stores them; instantiated: with kernels written out, as without\n"
         f"by the paper's formulas: the program's code, about 10 KB{scales}, {'come' if scales else 'comes'} on top"
     )
 
@@ -140,16 +142,16 @@ def _limits(ram: str | None, flash: str | None, rate: float | None, name: str | 
 
 
 def _operations(rate: float | None, chip: Chip | None, precision: str) -> float | None:
-    """Multiply-accumulates that a step may take; None where no rate is asked for."""
+    """The multiply-accumulates a step may take; None without a rate."""
     if rate is None:
         return None
     if not 0 < rate < float("inf"):
         raise ValueError(f"--rate must be a number above 0, got {rate:g}")
     if chip is None:
-        raise ValueError("--rate needs --chip: how fast a step is depends on it")
+        raise ValueError("--rate needs --chip: the time of a step depends on it")
     capacity = chip.capacity(precision)
     if capacity is None:
-        raise ValueError(f"--rate: how fast {chip.name} computes in {precision} is not known")
+        raise ValueError(f"--rate: the speed of {chip.name} in {precision} is not known")
     return capacity / rate
 
 

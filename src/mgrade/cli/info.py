@@ -11,7 +11,7 @@ from mgrade.cli.common import AsJson, console, listing
 
 
 def info(as_json: AsJson = False) -> None:
-    """Say versions, devices and which backends are active."""
+    """Show versions, devices and active backends."""
     facts = _facts()
     if as_json:
         print(json.dumps(facts, indent=2))

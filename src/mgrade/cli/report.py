@@ -15,10 +15,10 @@ def report(
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     figures: Annotated[
         Path | None,
-        typer.Option(help="Folder to write every figure to as well, as SVG and PNG."),
+        typer.Option(help="Also write every figure to this folder, as SVG and PNG."),
     ] = None,
 ) -> None:
-    """Write one page of everything that has run: the paper's tables and figures beside ours."""
+    """Write one page of all results: the paper's tables and figures beside ours."""
     from mgrade._files import make_folder, prepare_place, replace
     from mgrade.report.images import write_images
     from mgrade.report.page import MARK, build, read
@@ -35,6 +35,6 @@ def report(
         raise ValueError(f"{error.filename or out}: cannot be written: {error.strerror}") from None
     print(f"{out}: {len(page.encode()) / 1e6:.1f} MB, {len(drawn)} figures")
     if not found.runs():
-        print(f"no run lies under {results} yet; the quickest is: mgrade train vowels/mgrade")
+        print(f"{results} has no runs yet; the quickest is: mgrade train vowels/mgrade")
     if lacking is not None:
         say(lacking)

@@ -16,15 +16,15 @@ from mgrade.cli.common import AsJson, Data, On, check_seeds, choose_device, cons
 if TYPE_CHECKING:
     from mgrade.train import Stopped
 
-Out = Annotated[Path, typer.Option("--out", help="Folder under which runs/ and results/ lie.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of runs/ and results/.")]
 Minutes = Annotated[
     float | None,
-    typer.Option("--max-minutes", help="Stop after so many minutes; what was begun can be gone on with."),
+    typer.Option("--max-minutes", help="Stop after this many minutes; the run can be resumed."),
 ]
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Print this one, to begin one's own from.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Print this recipe, as a start for your own.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the recipes that ship with the package, or print one of them."""
@@ -53,14 +53,14 @@ def train(
     recipe: Annotated[str, typer.Argument(help="A shipped recipe (see `mgrade recipes`) or a TOML file.")],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the recipe, as model.dim=64."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the recipe, such as model.dim=64."),
     ] = None,
     seeds: Annotated[
         list[int] | None,
-        typer.Option("--seed", help="Seed; give several for several runs. Default: the recipe's."),
+        typer.Option("--seed", help="Seed; repeat for several runs. Default: the recipe's."),
     ] = None,
     out: Out = Path(),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that lies there.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run found under OUT.")] = False,
     max_minutes: Minutes = None,
     device: On = None,
     data: Data = None,
@@ -84,16 +84,16 @@ def train(
             tensorboard=tensorboard,
         )
     except Stopped as stopped:
-        tell(stopped, "--resume goes on from there")
+        tell(stopped, "--resume continues from there")
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run, as runs/flipflop/mgrade/seed0.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run, such as runs/flipflop/mgrade/seed0.")],
     device: On = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the model of a finished run on its test set again."""
+    """Evaluate the model of a finished run on its test set again."""
     from mgrade.train import judge_run
 
     use_data(data)
@@ -106,15 +106,17 @@ def evaluate(
 
 
 def reproduce(
-    experiments: Annotated[list[str], typer.Argument(help="Experiments, as lorenz, or theory, lra, ablation.")],
+    experiments: Annotated[
+        list[str], typer.Argument(help="Experiments, such as lorenz, or the groups theory, lra, ablation.")
+    ],
     out: Out = Path(),
     max_minutes: Minutes = None,
     device: On = None,
     data: Data = None,
-    show: Annotated[bool, typer.Option("--show", help="Only print what is there; run nothing.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only print existing results; run nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run what is missing of the paper's experiments, and print the paper's figures and ours side by side."""
+    """Run the paper's experiments that have no result yet, and print the paper's figures and ours side by side."""
     from mgrade.report import rows
     from mgrade.report.tables import HEAD
     from mgrade.train import Stopped, run_missing
@@ -127,7 +129,7 @@ def reproduce(
             with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
                 run_missing(experiments, root=out, device=choose_device(device), max_minutes=max_minutes)
         except Stopped as stopped:
-            tell(stopped, "the same command goes on from there")
+            tell(stopped, "the same command continues from there")
     if not first_here():
         return
     found = rows(experiments, out / "results")
@@ -143,7 +145,7 @@ def reproduce(
 
 
 def tell(stopped: Stopped, then: str) -> None:
-    """Says, once on a machine, why training ended early, and what `then`; after a signal the command ends."""
+    """Prints, once per machine, why training ended early and what to do `then`; after a signal, exits."""
     if first_here():
         say(f"{stopped}: {then}")
     if stopped.signal:
