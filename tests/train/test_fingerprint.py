@@ -36,7 +36,9 @@ def test_a_run_is_judged_on_its_own_test_set_alone(trained, tmp_path, capsys):
     found, folder = trained
     assert judge_run(folder, "cpu")["test_accuracy"] == found["metrics"]["test_accuracy"]
     generate_set(tmp_path / "data" / "listops.npz", 1, train=16, validation=4, test=6)
-    message = f"{folder} was judged on another test set: 6 examples, digest {found['data']['test']['digest']}; here are"
+    message = (
+        f"{folder} was judged on another test set: 6 examples, digest {found['data']['test']['digest']}; this one has"
+    )
     with pytest.raises(ValueError, match=message):
         judge_run(folder, "cpu")
     source = open_source(folder)

@@ -83,7 +83,7 @@ def test_a_path_may_have_an_at_sign(tmp_path):
     [
         ("model.dimm=64", "model has no field 'dimm'; did you mean 'dim'?"),
         ("model.dim=0", "model.dim must be a whole number of at least 1, got 0"),
-        ("model.inputs=3", "model.inputs is settled by the task, at 5"),
+        ("model.inputs=3", "model.inputs is set by the task, to 5"),
         ("model.preset=mgrad", "model.preset must be one of mgrade, mingru, dcls, tcn, lru, lru_dcls, got 'mgrad'"),
         ("train.step=3", "train has no option 'step'; did you mean 'steps'?"),
         ("train.rate=-1", "train.rate must be a number above 0, got -1"),
@@ -103,7 +103,7 @@ def test_a_path_may_have_an_at_sign(tmp_path):
         ("seeds=[]", "seeds must be a list of whole numbers of at least 0, got []"),
         ("seeds=[1, 1]", "seeds must differ, got [1, 1]"),
         ("model.readout=last", "model.readout must be every for this task, got 'last'"),
-        ("model.pair=true", "model.pair is settled by the task, at False"),
+        ("model.pair=true", "model.pair is set by the task, to False"),
         ("model.expansion=1e38", "model.expansion must give at most 1048576 hidden units, got 1e+38 of dim 32"),
         ("model.dim=9999999", "model.dim must be at most 1048576, got 9999999"),
         ("train.batch=99999999999", "train.batch must be at most 1048576, got 99999999999"),
@@ -116,8 +116,8 @@ def test_a_path_may_have_an_at_sign(tmp_path):
         ("task.name=[1]", "task.name must be a task, got [1]; there are: flipflop"),
         ("task.test=99999999999999", "task.test must be at most 2147483648, got 99999999999999"),
         ("paper=5", "paper must be a table of the recipe"),
-        ("variants.x=1", "variants.x cannot be set: a variant is chosen by name, as experiment/model@variant"),
-        ("dim", "--set takes KEY=VALUE, as model.dim=64, got 'dim'"),
+        ("variants.x=1", "variants.x cannot be set: choose a variant by name, as in experiment/model@variant"),
+        ("dim", "--set takes KEY=VALUE, such as model.dim=64, got 'dim'"),
     ],
 )
 def test_mistakes_are_named(setting, message):

@@ -107,8 +107,8 @@ WEIGHT = "encoder.weight"
         ("optimiser.count", torch.tensor([40]), r"count must be from 0 to 39, got \[40\]"),
         ("optimiser.count", torch.tensor([1, 1]), r"count must be from 0 to 39, got \[1, 1\]"),
         ("optimiser.count", None, "count is missing"),
-        (f"best.{WEIGHT}", None, "the best weights have other names or shapes"),
-        (f"best.{WEIGHT}", torch.zeros(3), "the best weights have other names or shapes"),
+        (f"best.{WEIGHT}", None, "the best weights have different names or shapes"),
+        (f"best.{WEIGHT}", torch.zeros(3), "the best weights have different names or shapes"),
         ("loss_sum", None, "loss_sum is missing"),
     ],
 )
@@ -129,7 +129,7 @@ def test_tensors_of_another_model_are_refused(tmp_path, name, tensor, message):
     [
         ({"best": 5}, "best must have a step and a value, got 5"),
         ({"best": {"step": 1, "value": "high"}}, "best must have a step and a value, got "),
-        ({"points": [1]}, "a point of the curve must have a step and figures of validation, got 1"),
+        ({"points": [1]}, "a point of the curve must have a step and validation figures, got 1"),
     ],
 )
 def test_facts_of_another_kind_are_refused(tmp_path, facts, message):

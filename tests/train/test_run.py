@@ -229,7 +229,7 @@ def test_a_run_is_not_begun_anew_over_one_that_is_there(tmp_path):
     run = prepared(small(), tmp_path)
     run.go(lambda: run.step >= 5)
     run.close()
-    with pytest.raises(ValueError, match="holds a run at step 5: --resume goes on with it"):
+    with pytest.raises(ValueError, match="holds a run at step 5: --resume continues it"):
         prepared(small(), tmp_path)
     differs = r"holds another run: train\.rate is 0\.5 here and 0\.004 there: --resume needs the --set values it began"
     with pytest.raises(ValueError, match=differs):
@@ -296,7 +296,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_later(tmp_path, monkeypatch
         real(descriptor)
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(ValueError, match="cannot be written: the disk is full; the one before is whole"):
+    with pytest.raises(ValueError, match="cannot be written: the disk is full; the one before is intact"):
         run.go()
     run.close()
     monkeypatch.setattr("os.fsync", real)

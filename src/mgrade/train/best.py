@@ -1,4 +1,4 @@
-"""The look that validation has preferred so far, as a run holds it and as its checkpoints do."""
+"""The best evaluation so far, as a run and its checkpoints hold it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mgrade.nn import Model
 
 @dataclass(frozen=True)
 class Best:
-    """The step of a look, its figure, and the weights it was of."""
+    """The step of an evaluation, its figure, and the weights evaluated."""
 
     step: int
     value: float
@@ -21,15 +21,15 @@ class Best:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a checkpoint tells beside the weights."""
+        """What a checkpoint holds besides the weights."""
         return {"step": self.step, "value": self.value}
 
 
 def checked(facts: Any, weights: dict[str, Tensor], model: Model, device: torch.device) -> Best:
-    """The best look out of a checkpoint, if it is one of such a model."""
+    """The best evaluation from a checkpoint; refused unless it belongs to such a model."""
     if not isinstance(facts, dict) or type(facts.get("step")) is not int or type(facts.get("value")) is not float:
         raise ValueError(f"best must have a step and a value, got {facts!r}")
     own = model.state_dict()
     if {name: tensor.shape for name, tensor in weights.items()} != {name: own[name].shape for name in own}:
-        raise ValueError("the best weights have other names or shapes")
+        raise ValueError("the best weights have different names or shapes")
     return Best(facts["step"], facts["value"], {name: tensor.to(device) for name, tensor in weights.items()})

@@ -1,7 +1,7 @@
-"""Checkpoints: everything a run needs to go on, in one safetensors file that is whole or not there.
+"""Checkpoints: everything a run needs to continue, in one safetensors file that is complete or absent.
 
-A file's name holds its step and the SHA-256 of its content, so one rename makes it appear and damage shows. The
-newest two are kept: if the newest is damaged, the one before serves.
+A file's name holds its step and the SHA-256 of its content: it appears by a single rename, and damage is detected. The
+newest two are kept, so a damaged one can be replaced by the one before.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Checkpoint:
     step: int
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
-    """What is not a tensor, as JSON holds it."""
+    """Everything else, as JSON holds it."""
 
 
 def write(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Writes `checkpoint` into `folder` and removes all but the newest few."""
+    """Writes `checkpoint` into `folder` and removes all but the newest `KEEP`."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
     facts = {"step": checkpoint.step, **checkpoint.facts}
@@ -48,9 +48,9 @@ def write(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def newest(folder: Path, facts: Mapping[str, Any] | None = None) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that is whole, and a line about each newer one that is not.
+    """The newest intact checkpoint, and a line about each newer, damaged one.
 
-    facts: what it must tell, by name and type.
+    facts: the entries it must have, by name and type.
     """
     problems: list[str] = []
     for path in _newest_first(folder):
@@ -62,7 +62,7 @@ def newest(folder: Path, facts: Mapping[str, Any] | None = None) -> tuple[Checkp
 
 
 def clean(folder: Path) -> None:
-    """Removes what a killed process left half-written."""
+    """Removes temporary files of killed processes."""
     for path in folder.glob(".step-*.tmp"):
         path.unlink(missing_ok=True)
 
@@ -85,7 +85,7 @@ def _read(path: Path, wanted: Mapping[str, Any]) -> Checkpoint:
         step = facts.pop("step")
         for name, kind in wanted.items():
             if not isinstance(facts[name], kind):
-                raise ValueError(f"{name} is of another kind")
+                raise ValueError(f"{name} has the wrong type")
         if not isinstance(step, int) or step < 0:
             raise ValueError(f"step must be a whole number of at least 0, got {step!r}")
         return Checkpoint(step, tensors, facts)

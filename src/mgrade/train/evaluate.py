@@ -1,4 +1,4 @@
-"""A model's figures over a split: every example counts, also those of the last, smaller batch."""
+"""A model's figures over a split: every example counts, including those in the last, smaller batch."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from mgrade.tasks import Batch, Task
 from mgrade.train.lengths import width
 from mgrade.train.processes import Processes
 
-# Without gradients a GPU has room for so many activations of a layer at once (a few hundred MB) and for so many rows;
-# with fewer of them it would wait for what comes next.
+# Limits of a batch without gradients on a GPU: activations of a layer (a few hundred MB), and rows. Smaller batches
+# would leave the GPU waiting.
 _ACTIVATIONS, _ROWS = 2**27, 4096
 
 
 class Interrupted(Exception):  # noqa: N818
-    """Judging was asked to stop before its end."""
+    """An evaluation was asked to stop before its end."""
 
 
 @contextlib.contextmanager
 def interruptible(model: Model, stop: Callable[[], bool]) -> Iterator[None]:
-    """Inside, every pass of `model` asks `stop` first, and is `Interrupted` if that says so."""
+    """Makes every pass of `model` ask `stop` first, and raise `Interrupted` if it is true."""
 
     def ask(*given: object) -> None:
         if stop():
@@ -38,12 +38,12 @@ def interruptible(model: Model, stop: Callable[[], bool]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def precision(name: str, device: torch.device) -> Iterator[None]:
-    """float32 as it is, TF32 matrix products, or bfloat16 activations; only CUDA has the latter two."""
+    """Exact float32, TF32 matrix products, or bfloat16 activations; the latter two on CUDA only."""
     before = torch.get_float32_matmul_precision()
     on_cuda = device.type == "cuda"
     torch.set_float32_matmul_precision("high" if on_cuda and name != "float32" else "highest")
     half = on_cuda and name == "bfloat16"
-    # kept copies of weights would outlive a change of the weights themselves
+    # cached casts of weights would become stale when the weights change
     cast = torch.autocast("cuda", torch.bfloat16, cache_enabled=False) if half else contextlib.nullcontext()
     try:
         with cast:
@@ -53,7 +53,7 @@ def precision(name: str, device: torch.device) -> Iterator[None]:
 
 
 def rows_at_once(batch: int, steps: int, dim: int) -> int:
-    """How many rows of so many steps a GPU takes at once, for a model of `dim` channels trained with `batch` rows."""
+    """How many rows of `steps` steps to evaluate at once on a GPU, with `dim` channels and training batch `batch`."""
     return max(batch, min(_ROWS, _ACTIVATIONS // max(1, steps * dim)))
 
 
@@ -72,7 +72,7 @@ def evaluate(model: Model, task: Task, examples: Batch, batch: int, processes: P
             for name, (total, weight) in task.judge(model, *(tensor[rows] for tensor in part)).items():
                 pair = torch.stack([total.double(), weight.double()])
                 sums[name] = sums[name] + pair if name in sums else pair
-        figures = task.watch(model, *examples) if isinstance(model, Model) else {}  # a program has no inside
+        figures = task.watch(model, *examples) if isinstance(model, Model) else {}  # a Program shows no hidden states
     finally:
         model.train(training)
     for name, pair in sums.items():
@@ -82,7 +82,7 @@ def evaluate(model: Model, task: Task, examples: Batch, batch: int, processes: P
 
 
 def _parts(task: Task, examples: Batch, batch: int) -> Iterator[Batch]:
-    """The examples in batches; where they differ in length, sorted by it and as long as the longest of a batch."""
+    """The examples in batches; those of unequal length sorted, and each batch cut to its longest example."""
     lengths = task.lengths(*examples)
     if lengths is None:
         yield from zip(*(tensor.split(batch) for tensor in examples), strict=True)

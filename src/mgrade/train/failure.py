@@ -1,4 +1,4 @@
-"""Which tensor went wrong first when a loss is not a finite number."""
+"""The first tensor that is not finite, where a loss is not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def offender(model: Model, loss: Callable[..., Any], batch: tuple[Tensor, ...]) 
     finally:
         for hook in hooks:
             hook.remove()
-    return "none that can be found again"
+    return "none when the step is repeated"
 
 
 def _notes(name: str, outputs: list[str]) -> Callable[[nn.Module, Any, Any], None]:

@@ -1,4 +1,4 @@
-"""The batch of every step, as a function of the seed and the step alone: nothing to save, nothing to lose."""
+"""The batch of every step, a function of the seed and the step alone: there is no state to save."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mgrade.tasks import Batch, Drawn, Task, generator
 from mgrade.train.lengths import alike, width
 from mgrade.train.processes import Processes
 
-# Examples without end are drawn for many steps at once: up to so many, and up to so many input values.
+# Endless examples are drawn in chunks of at most this many steps and input values.
 _MOST_STEPS, _MOST_VALUES = 256, 2**24
-# Batches among which examples are sorted by length.
+# Examples are sorted by length within this many batches.
 _POOL = 32
 
 
 class Feed:
-    """Batches on the device, this process's share of each.
+    """This process's share of every batch, on the device.
 
-    A fixed training set is gone through in a new order every epoch, in whole batches; what is left over waits for
-    the next epoch. With `by_length`, a batch holds examples about equally long, and little padding.
+    Every epoch goes through a fixed training set in a new order and in whole batches; leftover examples are skipped.
+    With `by_length`, the examples of a batch are about equally long, which saves padding.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Feed:
     ):
         self.task, self.seed, self.size, self.device = task, seed, batch, device
         self.rows = processes.share(batch)
-        self._held: tuple[int, Batch] | None = None  # a drawn chunk, or an epoch's order and widths, and its number
+        self._held: tuple[int, Batch] | None = None  # number and content: a drawn chunk, or an epoch's order and widths
         self.lengths: Tensor | None = None
         if task.endless:
             assert isinstance(task, Drawn)
@@ -61,7 +61,7 @@ class Feed:
         return tuple(t.index_select(0, chosen) for t in examples)
 
     def class_weights(self, given: str | Sequence[float]) -> Tensor | None:
-        """How much each class counts, as `Training.class_weights` says: `inverse` to its share of the training set."""
+        """The weight of each class, for the option `class_weights` of `Training`."""
         classes = self.task.classes
         if given == "none" or classes is None:
             return None
@@ -72,7 +72,7 @@ class Feed:
 
     def _hold(self, number: int) -> Batch:
         if self._held is None or self._held[0] != number:
-            self._held = None  # the old one first, so that two never lie side by side
+            self._held = None  # freed first, so that two never take memory at once
             self._held = number, self._make(number)
         return self._held[1]
 
@@ -80,7 +80,7 @@ class Feed:
         if isinstance(self.task, Drawn) and self.task.endless:
             source = generator(self.seed, "train", number, device=self.device)
             return self.task.draw("train", self.chunk * self.size, source)
-        # the order is drawn on the CPU: it is the same on every device
+        # drawn on the CPU: the same order on every device
         order = torch.randperm(len(self.examples[0]), generator=generator(self.seed, "order", number))
         if self.lengths is None:
             return (order.to(self.device),)

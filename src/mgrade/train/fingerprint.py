@@ -15,9 +15,9 @@ FILE = "data.json"
 
 
 def described(task: Task, examples: Batch) -> dict[str, Any]:
-    """A set as a result file has it: its digest is of sizes and of all numbers.
+    """A data set as result files describe it; the digest covers shapes and all numbers.
 
-    Of what a task draws itself, only whole numbers: the others may differ by rounding between machines.
+    For tasks that draw their examples, it covers whole numbers only: others may differ between machines by rounding.
     """
     digest = hashlib.sha256()
     for tensor in examples:

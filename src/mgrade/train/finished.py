@@ -1,4 +1,4 @@
-"""Finished runs: opened by their folder, and judged again."""
+"""Finished runs: opened from their folders, and judged again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mgrade.train.processes import Processes, check_device
 from mgrade.train.recipe import Recipe, from_dict
 
 RECIPE = "recipe.json"
-"""What was trained, in the folder of every run."""
+"""The file in every run's folder that says what it trains."""
 
 
 def open_run(folder: Path) -> tuple[Recipe, int, Model]:
@@ -42,7 +42,7 @@ def open_run(folder: Path) -> tuple[Recipe, int, Model]:
 
 
 def judge_run(folder: Path, device: str, say: Callable[[str], None] = print) -> dict[str, float]:
-    """The figures of a finished run's model on its test set; `say` is told what a reader of them must know."""
+    """The figures of a finished run's model on its test set; `say` gets a remark that they need, if there is one."""
     recipe, seed, model = open_run(folder)
     check_device(device)
     own = torch.device(device)
@@ -70,7 +70,7 @@ def judged_set(task: Task, seed: int, device: torch.device, folder: Path | None 
         raise ValueError(f"{path}: is not what a run keeps of its data: {reason(error)}") from None
     if (examples, kept) != (here["examples"], here["digest"]):
         raise ValueError(
-            f"{folder} was judged on another test set: {examples} examples, digest {kept}; here are"
-            f" {here['examples']}, digest {here['digest']}: --data needs what it was trained with"
+            f"{folder} was judged on another test set: {examples} examples, digest {kept}; this one has"
+            f" {here['examples']}, digest {here['digest']}: --data needs the data it was trained with"
         )
     return found

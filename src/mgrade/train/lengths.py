@@ -1,19 +1,19 @@
-"""Examples of unequal length: which share a batch, and how much of their padding the batch needs."""
+"""Examples of unequal length: which ones share a batch, and how far the batch is padded."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-# A batch has one of at most so many lengths, each a captured step of its own, and all of them what vectors like.
+# Padded lengths take at most this many values, each with a CUDA graph of its own; all are multiples of `_VECTOR`.
 _WIDTHS, _VECTOR = 32, 16
 
 
 def alike(order: Tensor, lengths: Tensor, batch: int, pool: int, source: torch.Generator | None = None) -> list[Tensor]:
-    """The examples of a random `order` in batches of about equally long ones, these in random order again.
+    """Splits examples in random `order` into batches of similar length, and shuffles the batches.
 
-    lengths (examples). Examples are sorted among `pool` batches at a time: enough of them to be alike, too few to meet
-    the same ones every epoch.
+    lengths (examples). Examples are sorted within `pool` batches at a time: enough to be similar, too few for the same
+    examples to meet every epoch.
     """
     pools = [some[lengths[some].argsort(stable=True)] for some in order.split(pool * batch)]
     batches = [rows for some in pools for rows in some.split(batch)]
@@ -21,6 +21,6 @@ def alike(order: Tensor, lengths: Tensor, batch: int, pool: int, source: torch.G
 
 
 def width(steps: int, longest: int) -> int:
-    """How long a batch is whose longest example has `steps`, in a set whose longest has `longest`."""
+    """The padded length of a batch whose longest example has `steps` steps; `longest` is that of the whole set."""
     grain = _VECTOR * max(1, -(-longest // (_WIDTHS * _VECTOR)))
     return grain * -(-steps // grain)

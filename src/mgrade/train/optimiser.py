@@ -1,4 +1,4 @@
-"""Which parameter learns how fast, and which decays."""
+"""The learning rate and the weight decay of every parameter."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ POSITION_RATE = 5.0
 def parameter_groups(
     model: Model, rate: float, decay: float, *, recurrence_rate: float = 1.0, recurrence_decay: float = 0.0
 ) -> list[dict[str, Any]]:
-    """Groups for `torch.optim.AdamW`: decay on weight matrices and convolution weights alone.
+    """Parameter groups for `torch.optim.AdamW`, with decay on weight matrices and convolution weights only.
 
-    Biases, norms and delay positions do not decay; positions learn `POSITION_RATE` times as fast. What a recurrence
-    makes its state from learns `recurrence_rate` times as fast (the paper's beta, for the LRU): gates and candidates,
-    or the LRU's recurrent parameters, which decay by `recurrence_decay`.
+    Biases, norms and delay positions do not decay; positions learn `POSITION_RATE` times as fast. Gates and candidates
+    of a minGRU, or the recurrent parameters of an LRU, learn `recurrence_rate` times as fast (the paper's beta, for the
+    LRU); those of the LRU decay by `recurrence_decay`.
     """
     own = recurrence_rate * rate
     special = dict[nn.Parameter, tuple[float, float]]()

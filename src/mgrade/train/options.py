@@ -1,4 +1,4 @@
-"""How a model is trained: the `train` table of a recipe, and how any table becomes checked options."""
+"""How a model is trained: the `train` table of a recipe; and the check that turns a table into options."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ MOST = {"steps": 10**8, "epochs": 10**8, "batch": 2**20, "evaluations": 10**8}
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """AdamW on weights, Adam without decay on biases, norms and delay positions, the latter five times as fast."""
+    """AdamW, with decay on weights but not on biases, norms and delay positions; positions learn five times as fast."""
 
     steps: int | None = None
-    """Batches; or give `epochs`."""
+    """Number of batches; set this or `epochs`."""
     epochs: int | None = None
     """Passes over a fixed training set."""
     batch: int = 64
     """Examples per step, over all processes."""
     by_length: bool = False
-    """Batches are of examples about equally long, and only as long as the longest of these: less padding to compute."""
+    """Batches hold examples of similar length, padded to the longest of them: less padding to compute."""
     rate: float = 0.001
-    """Learning rate at its highest."""
+    """Peak learning rate."""
     decay: float = 0.0
-    """Weight decay, on weights alone."""
+    """Weight decay."""
     recurrence_rate: float = 1.0
-    """Learning rate of gates and candidates, or of an LRU's recurrent parameters, over that of the rest [beta]."""
+    """Learning rate of gates and candidates, or of an LRU's recurrent parameters, relative to the others [beta]."""
     recurrence_decay: float = 0.0
-    """Weight decay on an LRU's recurrent parameters: pulls its magnitudes towards 1/e, its memory to a step."""
+    """Weight decay on an LRU's recurrent parameters: pulls its magnitudes towards 1/e, a memory of one step."""
     schedule: str = "cosine"
     """`cosine` down to 0 at the last step, or `constant`."""
     warmup: float = 0.0
-    """Share of the training over which the rate rises linearly."""
+    """Share of the steps over which the rate rises linearly."""
     clip_value: float | None = None
-    """No entry of a gradient is larger than this."""
+    """Largest magnitude of a gradient's entry."""
     clip_norm: float | None = None
-    """The norm of all gradients together is no larger than this."""
+    """Largest norm of all gradients together."""
     class_weights: str | Sequence[float] = "none"
-    """How much each class counts in the loss: `none`, `inverse` to its share of the training set, or a list."""
+    """Weights of the classes in the loss: `none`, `inverse` to their shares of the training set, or a list."""
     sigma_from: float | None = None
-    """Width of a tap at the start, from which it narrows to the model's `sigma`."""
+    """Width of a tap at the start; it narrows to the model's `sigma`."""
     sigma_until: float = 0.25
-    """Share of the training after which taps have their final width."""
+    """Share of the steps after which taps have their final width."""
     snap: bool = False
-    """Taps keep the width `sigma_from` until then, when each becomes one whole delay; needs a `sigma` of 0.1 or less.
-    An export then has no taps left to snap."""
+    """Taps keep the width `sigma_from` until `sigma_until`; then each becomes one whole delay. Needs a `sigma` of 0.1
+    or less. An export then has no taps left to snap."""
     int8: bool = False
-    """Weights are rounded as an int8 export rounds them in every pass, and in the model that is saved."""
+    """Weights are rounded as in an int8 export, in every pass and in the saved model."""
     average: float = 0.0
-    """What is judged, chosen and saved is a moving average of the weights, of which each step keeps this share;
-    with 0, the weights themselves."""
+    """Evaluates and saves a moving average of the weights, of which each step keeps this share; with 0, the weights
+    themselves."""
     precision: str = "float32"
     """Exact `float32`, `tf32` matrix products, or `bfloat16` activations (on CUDA; the CPU computes in float32)."""
     evaluations: int = 50
-    """How often validation looks at the model."""
+    """Number of evaluations on the validation set."""
 
     def __post_init__(self) -> None:
         if isinstance(self.class_weights, list):
@@ -114,14 +114,14 @@ class Training:
 
     @property
     def clip(self) -> tuple[str, float] | None:
-        """How gradients are bounded, as `TrainingStep` takes it."""
+        """The bound on gradients, as `TrainingStep` takes it."""
         if self.clip_value is not None:
             return "value", self.clip_value
         return ("norm", self.clip_norm) if self.clip_norm is not None else None
 
 
 def checked(cls: type[T], table: Any, where: str) -> T:
-    """The dataclass `cls` from a table; what is wrong is said in one line that begins with `where`."""
+    """The dataclass `cls` from a table; an error is one line that begins with `where`."""
     if not isinstance(table, dict):
         raise ValueError(f"{where} must be a table, got {table!r}")
     known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def checked(cls: type[T], table: Any, where: str) -> T:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint at the known name that was perhaps meant, or at all there are."""
+    """A hint: the known name that was probably meant, or else all known names."""
     known = list(known)
     if not known:
         return "; there are none"

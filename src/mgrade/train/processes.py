@@ -1,6 +1,6 @@
-"""Several processes that train one model: who takes which rows, and how they agree.
+"""Several processes that train one model: which rows each takes, and how they agree.
 
-`torchrun --nproc-per-node N -m mgrade train …` starts them; without it there is one, and nothing here costs anything.
+`torchrun --nproc-per-node N -m mgrade train …` starts them. Without it there is one process, and all this is free.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Processes:
         return self.rank == 0
 
     def share(self, rows: int) -> slice:
-        """Which of `rows` this process takes; shares differ by at most one row."""
+        """The rows of `rows` that this process takes; shares differ by at most one row."""
         return slice(self.rank * rows // self.count, (self.rank + 1) * rows // self.count)
 
     def add(self, tensor: Tensor) -> Tensor:
@@ -38,19 +38,19 @@ class Processes:
         return tensor
 
     def any(self, flag: bool, device: torch.device) -> bool:
-        """Whether any process says so."""
+        """Whether `flag` is true in any process."""
         if self.count == 1:
             return flag
         return bool(self.add(torch.tensor(float(flag), device=device)) > 0)
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Waits until all processes get here."""
         if self.count > 1:
             dist.barrier()
 
 
 def check_device(device: str) -> str:
-    """The kind of a device, which must be there."""
+    """The kind of a device; refused if it is not available."""
     kind = torch.device(device).type
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("device must be cpu: PyTorch sees no CUDA device, got cuda")
@@ -58,7 +58,7 @@ def check_device(device: str) -> str:
 
 
 def join(device: str) -> tuple[Processes, torch.device]:
-    """Joins the other processes if torchrun started this one, and says which device is its own."""
+    """Joins the other processes if torchrun started this one; also returns the device of this process."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     kind = check_device(device)
     if count == 1:
@@ -72,16 +72,16 @@ def join(device: str) -> tuple[Processes, torch.device]:
 
 
 def leave() -> None:
-    """The end of `join`."""
+    """Undoes `join`."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 
 
 def end(status: int) -> NoReturn:
-    """Ends one of several processes without taking its interpreter down.
+    """Ends one of several processes without shutting down its interpreter.
 
-    DistributedDataParallel keeps gloo's threads alive past `leave`; one that still lets go of a tensor while the
-    interpreter is being taken down aborts the process, now and then, after all work is done.
+    DistributedDataParallel keeps gloo's threads alive past `leave`; one that releases a tensor while the interpreter
+    shuts down occasionally aborts the process, after all work is done.
     """
     sys.stdout.flush()
     sys.stderr.flush()

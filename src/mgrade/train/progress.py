@@ -1,4 +1,4 @@
-"""What a person sees of a run, and what a program reads of it."""
+"""The progress of a run: shown to people, and logged for programs."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from mgrade._files import replace
 
 
 class Reporter:
-    """Is told how a run progresses, and shows nothing: subclasses show what they want."""
+    """Receives the progress of a run. This one shows nothing; subclasses override what they show."""
 
     def start(self, title: str, step: int, steps: int) -> None:
-        """A run begins, or goes on, at `step` of `steps`."""
+        """A run starts or resumes at `step` of `steps`."""
 
     def moved(self, step: int, loss: float, rate: float) -> None:
-        """So many steps are done; the loss is the mean since the last report, and `rate` steps are made a second."""
+        """`step` steps are done, at `rate` steps per second; `loss` is the mean since the last report."""
 
-    def looked(self, point: dict[str, Any]) -> None:
-        """Validation has looked at the model."""
+    def evaluated(self, point: dict[str, Any]) -> None:
+        """The model was evaluated on the validation set, with a new point of the curve."""
 
     def say(self, line: str) -> None:
-        """Something to know."""
+        """Shows a message."""
 
     def stop(self) -> None:
-        """No more steps."""
+        """The run has ended or paused."""
 
 
 class Bar(Reporter):
@@ -55,7 +55,7 @@ class Bar(Reporter):
     def moved(self, step: int, loss: float, rate: float) -> None:
         self._bar.update(self._task, completed=step, facts=f"loss {loss:.4f}{self._figures}  {rate:.0f} steps/s")
 
-    def looked(self, point: dict[str, Any]) -> None:
+    def evaluated(self, point: dict[str, Any]) -> None:
         self._figures = "".join(f"  {name} {value:.4f}" for name, value in point["validation"].items())
 
     def say(self, line: str) -> None:
@@ -67,7 +67,7 @@ class Bar(Reporter):
 
 
 class Lines(Reporter):
-    """Plain lines, a few a minute and one per look of validation."""
+    """Plain lines: a few per minute, and one per evaluation."""
 
     def __init__(self, every: float = 15.0) -> None:
         self._every, self._next = every, 0.0
@@ -82,7 +82,7 @@ class Lines(Reporter):
             self.say(f"step {step}/{self._steps}  loss {loss:.4f}  {rate:.0f} steps/s  {left / 60:.1f} min left")
             self._next = time.monotonic() + self._every
 
-    def looked(self, point: dict[str, Any]) -> None:
+    def evaluated(self, point: dict[str, Any]) -> None:
         figures = "  ".join(f"{name} {value:.4f}" for name, value in point["validation"].items())
         self.say(f"step {point['step']}/{self._steps}  loss {point['loss']:.4f}  validation {figures}")
 
@@ -96,16 +96,16 @@ def reporter() -> Reporter:
 
 
 class Log:
-    """The curve of a run as JSON lines in `metrics.jsonl`, and for TensorBoard if asked."""
+    """The curve of a run as JSON lines in `metrics.jsonl`, and for TensorBoard on request."""
 
     def __init__(self, folder: Path, points: list[dict[str, Any]], tensorboard: bool):
         self.path = folder / "metrics.jsonl"
-        # what a killed process wrote after its last checkpoint happens again
+        # drops points that a killed process wrote after its last checkpoint: they will be computed again
         replace(self.path, "".join(json.dumps(point) + "\n" for point in points).encode())
         self._board = _board(folder, points[-1]["step"] + 1 if points else 0) if tensorboard else None
 
     def add(self, point: dict[str, Any]) -> None:
-        """One more look of validation."""
+        """Adds the point of an evaluation."""
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(point) + "\n")
         if self._board is not None:
@@ -114,19 +114,19 @@ class Log:
                 self._board.add_scalar(f"validation/{name}", value, point["step"])
 
     def close(self) -> None:
-        """Flushes what TensorBoard has buffered."""
+        """Flushes TensorBoard's buffer."""
         if self._board is not None:
             self._board.close()
 
 
 def need_tensorboard() -> None:
-    """Refuses early where TensorBoard is asked for and not there."""
+    """Refuses to start if TensorBoard is not installed."""
     if importlib.util.find_spec("tensorboard") is None:
         raise ValueError("--tensorboard needs the package tensorboard: pip install tensorboard")
 
 
 def _board(folder: Path, begin: int) -> Any:
-    """What shows a curve from the step `begin` on, in the place of what an earlier process wrote there."""
+    """A TensorBoard writer that replaces what an earlier process wrote from step `begin` on."""
     from torch.utils.tensorboard import SummaryWriter
 
     return SummaryWriter(str(folder / "tensorboard"), purge_step=begin)

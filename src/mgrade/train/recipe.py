@@ -1,13 +1,13 @@
-"""Recipes: one TOML file says what is trained on what, and how; several ship with the package.
+"""Recipes: one TOML file says what to train, on what, and how; several ship with the package.
 
     seeds = [0, 1, 2]
     [task]   name = "flipflop"          # and the task's options
     [model]  preset = "mgrade"          # and the fields of ModelConfig
     [train]  steps = 1000               # and the options of `Training`
-    [paper]  test_accuracy = 0.996      # what the paper reports, to be shown beside the result
+    [paper]  test_accuracy = 0.996      # what the paper reports, shown beside the result
     [variants."0.07"]  task.frequency = 0.07
 
-A variant is the same recipe with some values set otherwise; its name is `experiment/model@variant`.
+A variant is the same recipe with some other values; its name is `experiment/model@variant`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ else:
     import tomli as tomllib
 
 PRESETS = ("mgrade", "mingru", "dcls", "tcn", "lru", "lru_dcls")
-# Experiments that belong together in one of the paper's tables, as patterns of recipe names.
+# Experiments that share a table of the paper, as patterns of recipe names.
 _LRA, _ABLATED = ["listops", "text", "retrieval", "image", "pathfinder"], ["listops", "image", "pathfinder"]
 GROUPS = {
     "theory": [f"{name}/*" for name in ("lorenz", "highfreq", "flipflop", "selective-copying")],
@@ -46,18 +46,18 @@ GROUPS = {
 }
 TABLES = ("seeds", "task", "model", "train", "paper", "variants")
 MOST_OF_A_TASK = 2**31
-"""No option of a task is above it: what is drawn only when a run ends is refused before it begins."""
+"""The largest value of any task option: sets drawn only at the end of a run are refused at its start."""
 WHOLE_SIGMA = 0.1
-"""Taps of this width or less weigh no step beside their own."""
+"""Taps of at most this width have no weight on neighbouring steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A recipe, checked: everything a run needs but its seed."""
+    """A checked recipe: everything a run needs except its seed."""
 
     experiment: str
     name: str
-    """The model's name in the experiment, with `@variant` if it is one."""
+    """The model's name in the experiment, with `@variant` for a variant."""
     seeds: tuple[int, ...]
     task: Task
     model: ModelConfig
@@ -65,13 +65,13 @@ class Recipe:
     paper: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """All options, also those left at their defaults, as JSON holds them."""
+        """All options, including defaults, as JSON holds them."""
         task = {"name": _task_name(self.task), **plain(self.task)}
         return {"task": task, "model": self.model.to_dict(), "train": plain(self.train)}
 
 
 def shipped() -> list[str]:
-    """Names of all recipes of the package and their variants, sorted."""
+    """The names of all shipped recipes and their variants, sorted."""
     names = []
     for experiment in _folder().iterdir():
         for file in experiment.iterdir() if experiment.is_dir() else ():
@@ -93,12 +93,12 @@ def of_experiment(experiment: str) -> list[str]:
 
 
 def of_experiments(experiments: Iterable[str]) -> list[str]:
-    """The recipes of several; those of more than one, once."""
+    """The recipes of several experiments or groups, without repetitions."""
     return list(dict.fromkeys(name for experiment in experiments for name in of_experiment(experiment)))
 
 
 def load_recipe(name: str, settings: Iterable[str] = ()) -> Recipe:
-    """A shipped recipe by its name, or a TOML file by its path; `settings` are KEY=VALUE, as model.dim=64."""
+    """A shipped recipe by name, or a TOML file by path; `settings` are KEY=VALUE, such as model.dim=64."""
     base, variant = _split(name)
     text, experiment, model = _text(base, name)
     table, chosen = _parse_variant(text, name)
@@ -107,13 +107,13 @@ def load_recipe(name: str, settings: Iterable[str] = ()) -> Recipe:
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
-            raise ValueError(f"--set takes KEY=VALUE, as model.dim=64, got {setting!r}")
+            raise ValueError(f"--set takes KEY=VALUE, such as model.dim=64, got {setting!r}")
         _set(table, key.strip(), _value(value.strip()))
     return _build(table, experiment, f"{model}@{variant}" if variant else model)
 
 
 def from_dict(table: dict[str, Any], experiment: str, name: str) -> Recipe:
-    """The reverse of `Recipe.to_dict`."""
+    """The inverse of `Recipe.to_dict`."""
     task = _task(dict(table["task"]))
     model = ModelConfig.from_dict(dict(table["model"]))
     train = checked(Training, table["train"], "train")
@@ -121,7 +121,7 @@ def from_dict(table: dict[str, Any], experiment: str, name: str) -> Recipe:
 
 
 def source(name: str) -> str:
-    """The file of a shipped recipe, with all its variants."""
+    """The text of a recipe's file, with all variants."""
     text = _text(_split(name)[0], name)[0]
     _parse_variant(text, name)
     return text
@@ -143,7 +143,7 @@ def _folder() -> Traversable:
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    """A recipe's name or path, which may have an @ of its own before .toml, and the variant, None for none."""
+    """A recipe's name or path, and its variant or None; a path may contain @ before .toml."""
     if name.endswith(".toml"):
         return name, None
     path, file, variant = name.rpartition(".toml@")
@@ -154,7 +154,7 @@ def _split(name: str) -> tuple[str, str | None]:
 
 
 def _text(base: str, name: str) -> tuple[str, str, str]:
-    """Text, experiment and model name of a recipe: a path if it ends in .toml, a shipped name otherwise."""
+    """Text, experiment and model name of a recipe, given as a path ending in .toml or as a shipped name."""
     if base.endswith(".toml"):
         path = Path(base)
         if path.stem in (".", ".."):
@@ -173,7 +173,7 @@ def _text(base: str, name: str) -> tuple[str, str, str]:
 
 
 def _parse(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The recipe's table without its variants, and these."""
+    """The recipe's table without its variants, and the variants."""
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -190,7 +190,7 @@ def _parse(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _parse_variant(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The recipe's table, and that of the variant which its name chooses, empty for none."""
+    """The recipe's table, and the table of the variant that its name chooses (empty without one)."""
     table, variants = _parse(text, name)
     base, variant = _split(name)
     if variant is None:
@@ -209,7 +209,7 @@ def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def _value(text: str) -> Any:
-    """A value as TOML writes it, or a number as shells do, .5 and 5.; anything else is a string."""
+    """A value as TOML writes it, or a number such as .5 or 5.; anything else is a string."""
     if re.fullmatch(r"[+-]?(\.\d+|\d+\.)(e[+-]?\d+)?", text, re.ASCII | re.IGNORECASE):
         return float(text)
     try:
@@ -223,14 +223,14 @@ def _set(table: dict[str, Any], key: str, value: Any) -> None:
     *path, last = key.split(".")
     first = (path or [last])[0]
     if first == "variants":
-        raise ValueError(f"{key} cannot be set: a variant is chosen by name, as experiment/model@variant")
+        raise ValueError(f"{key} cannot be set: choose a variant by name, as in experiment/model@variant")
     if first not in TABLES:
         raise ValueError(f"a recipe has no {key!r}" + nearest(first, TABLES[:-1]))
     for part in path:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
             raise ValueError(f"{key}: {part} is not a table")
-    if path and path[0] == "train" and last in ("steps", "epochs"):  # one takes the place of the other
+    if path and path[0] == "train" and last in ("steps", "epochs"):  # one replaces the other
         table.pop("epochs" if last == "steps" else "steps", None)
     table[last] = value
 
@@ -273,7 +273,7 @@ def _build(table: dict[str, Any], experiment: str, name: str) -> Recipe:
 
 
 def check_distinct(seeds: Sequence[int]) -> None:
-    """Refuses seeds of which two are the same."""
+    """Refuses duplicate seeds."""
     if len(set(seeds)) != len(seeds):
         raise ValueError(f"seeds must differ, got {list(seeds)!r}")
 
@@ -304,7 +304,7 @@ def _model(fields: dict[str, Any], task: Task) -> ModelConfig:
         if name not in known:
             raise ValueError(f"model has no field {name!r}" + nearest(name, known))
         if name in settled and name != "readout":
-            raise ValueError(f"model.{name} is settled by the task, at {settled[name]!r}")
+            raise ValueError(f"model.{name} is set by the task, to {settled[name]!r}")
     try:
         config: ModelConfig = getattr(ModelConfig, preset)(**{**settled, **fields})
     except ValueError as error:
@@ -317,7 +317,7 @@ def _model(fields: dict[str, Any], task: Task) -> ModelConfig:
 
 
 def _check_used(model: ModelConfig, train: Training) -> None:
-    """Refuses options for a part that the model does not have."""
+    """Refuses options for parts that the model does not have."""
     if train.sigma_from is not None and model.conv != "delay":
         raise ValueError(f"train.sigma_from needs learnable delays, got {train.sigma_from} for conv {model.conv!r}")
     if model.recurrence == "none" and train.recurrence_rate != Training.recurrence_rate:
@@ -329,7 +329,7 @@ def _check_used(model: ModelConfig, train: Training) -> None:
 
 
 def _check_drawn(task: Task) -> None:
-    """Refuses sets too large to be drawn, which would be found out only when a run ends."""
+    """Refuses sets too large to draw, which would otherwise fail only at the end of a run."""
     if not isinstance(task, Drawn):
         return
     most = MOST_OF_A_TASK // task.numbers

@@ -1,4 +1,4 @@
-"""Result files: what a run found, and all that is needed to believe it."""
+"""Result files: what a run found, and all it takes to believe it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from mgrade.train.recipe import Recipe
 
 
 def result_path(root: Path, recipe: Recipe, seed: int) -> Path:
-    """Where the result of a run lies under `root`."""
+    """The path of a run's result file under `root`."""
     return root / "results" / recipe.experiment / recipe.name / f"seed{seed}.json"
 
 
 def run_folder(root: Path, recipe: Recipe, seed: int) -> Path:
-    """Where a run keeps its checkpoints, its log and its model under `root`."""
+    """The folder of a run's checkpoints, log and model under `root`."""
     return root / "runs" / recipe.experiment / recipe.name / f"seed{seed}"
 
 
 def read_document(path: Path) -> dict[str, Any] | None:
-    """A file under results, of a run or of a measurement, or None where there is none."""
+    """A file under results, of a run or of a measurement; None if it does not exist."""
     try:
         document = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -40,7 +40,7 @@ def read_document(path: Path) -> dict[str, Any] | None:
 
 
 def read_result(path: Path) -> dict[str, Any] | None:
-    """The result file of a run, or None where there is none."""
+    """The result file of a run; None if it does not exist."""
     document = read_document(path)
     if document is None:
         return None
@@ -55,14 +55,14 @@ def read_result(path: Path) -> dict[str, Any] | None:
 
 
 _COMPARED = ("task", "model", "train")
-# What an older file means by leaving an option out; those without a default are in every file.
+# The values of options that a file leaves out; options without a default are in every file.
 _DEFAULTS = {"model": ModelConfig(inputs=1, outputs=1).to_dict(), "train": plain(Training(steps=1))}
 
 
 def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
-    """The first option in which two recipes differ, as `train.steps is 50 here and 1000 there`.
+    """The first option in which two recipes differ, such as `train.steps is 50 here and 1000 there`.
 
-    An option that the other, older one does not know yet has its default there.
+    An option that `theirs` lacks has its default there.
     """
     for table in _COMPARED:
         mine, other = ours[table], {**_DEFAULTS.get(table, {}), **theirs.get(table, {})}
@@ -75,7 +75,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
 def write_result(
     path: Path, recipe: Recipe, seed: int, model: Model, device: torch.device, found: dict[str, Any]
 ) -> None:
-    """Writes the result file of a finished run; `found` has its metrics, curves, minutes, commit and the like."""
+    """Writes the result file of a finished run; `found` holds its metrics, curves, minutes, commit and so on."""
     document = {
         "experiment": recipe.experiment,
         "model": recipe.name,
@@ -110,7 +110,6 @@ def _rounded(tensor: torch.Tensor) -> list[list[float]]:
 
 
 def state_bytes(model: Model) -> int:
-    """What one stream must remember between steps: delay lines, hidden states and pooled sums, in bytes, without
-    the count of steps, one whole number."""
+    """Bytes of state of one stream: delay lines, hidden states and pooled sums, without the step counter."""
     state = model.initial_state(1)
     return sum(tensor.numel() * tensor.element_size() for tensor in (*state.history, *state.hidden, state.total))

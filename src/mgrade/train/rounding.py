@@ -1,4 +1,4 @@
-"""Training for int8 weights: passes compute with rounded weights, gradients move the exact ones behind them."""
+"""Training for int8 weights: passes use rounded weights, and gradients update the exact ones behind them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import torch
 from torch import Tensor, nn
 
 LEVELS = 127
-"""A row of weights spans -127 to 127 of its own scale, as in an exported int8 program."""
+"""A row of weights spans -127 to 127 times its own scale, as in an exported int8 program."""
 SPREAD = 15
-"""The smallest scale of a matrix is so many bits below its largest, at most."""
+"""The smallest scale of a matrix is at most this many bits below the largest."""
 
 
 def rounded(name: str, weight: Tensor) -> Tensor:
-    """`weight` on the grid of int8, one scale per output channel; what is there already stays.
+    """`weight` rounded to the int8 grid, with a scale per output channel; weights on the grid do not change.
 
-    Scales have five binary digits. Of those from the least one that will do to twice that, a row has the one with the
-    least error: as in `deploy.quantise`.
+    Scales have five binary digits. From the smallest sufficient scale to twice that, each row takes the one with the
+    smallest error, as in `deploy.quantise`.
     """
-    axes = (-3, -1) if name.endswith("recurrence.output") else (-1,)  # of an LRU, real and imaginary part together
+    axes = (-3, -1) if name.endswith("recurrence.output") else (-1,)  # real and imaginary parts of an LRU together
     needed = weight.abs().amax(axes, keepdim=True) / LEVELS
     needed = torch.maximum(needed, _split(needed.amax().clamp_min(2.0**-60))[1] * 2.0**-SPREAD)
     part, power = _split(needed)
     more = torch.arange(16, device=weight.device).view(-1, *[1] * weight.dim())
-    digits = torch.ceil(32 * part) + more  # from 16 on; those from 32 on count twice
+    digits = torch.ceil(32 * part) + more  # 16 and up; above 32, in steps of two
     scales = torch.where(digits < 32, digits, 2 * digits - 32) * (power / 32)
     near = torch.round(weight / scales) * scales
     error = torch.where(scales < 2 * needed, ((near - weight) ** 2).sum(axes, keepdim=True), torch.inf)
@@ -34,7 +34,7 @@ def rounded(name: str, weight: Tensor) -> Tensor:
 
 
 def _split(size: Tensor) -> tuple[Tensor, Tensor]:
-    """As a product of a number from 1/2 to 1 and a power of two, both exact, as `ldexp` need not be."""
+    """Exact factors of `size`: a number from 1/2 to 1, and a power of two. `ldexp` may be inexact."""
     part = torch.frexp(size)[0]
     return part, size / part
 
@@ -47,7 +47,7 @@ def matrices(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
 
 @contextlib.contextmanager
 def rounded_weights(model: nn.Module, active: bool = True) -> Iterator[None]:
-    """Inside, the matrices of `model` are rounded; afterwards they are what they were. Gradients stay."""
+    """Rounds the matrices of `model` inside the block and restores them afterwards; gradients stay."""
     if not active:
         yield
         return

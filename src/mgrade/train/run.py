@@ -1,7 +1,7 @@
 """A run: one recipe with one seed, from the first step to the result file, through any number of interruptions.
 
-Batches and random numbers are functions of the seed and the step, so the state of a run is its step, the weights,
-the optimiser's moments, averages and best weights so far, and the curve. A checkpoint holds exactly these.
+Batches and random numbers are functions of the seed and the step. The state of a run is therefore its step, the
+weights, the optimiser's moments, averages and best weights so far, and the curve. A checkpoint holds exactly these.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ from mgrade.train.progress import Log, Reporter
 from mgrade.train.recipe import Recipe
 from mgrade.train.result import difference
 from mgrade.train.rounding import rounded_weights
-from mgrade.train.schedule import factors, looks, sigma_stages
+from mgrade.train.schedule import evaluations, factors, sigma_stages
 from mgrade.train.step import TrainingStep
 
-# What a checkpoint tells beside its tensors.
-# (The data were a text in earlier versions.)
-_FACTS = {"recipe": dict, "seed": int, "seconds": (int, float), "points": list, "data": (dict, str), "commits": list}
-# Several processes check, save and ask one another whether to stop every so many steps.
+# What a checkpoint holds besides tensors.
+_FACTS = {"recipe": dict, "seed": int, "seconds": (int, float), "points": list, "data": dict, "commits": list}
+# The interval, in steps, at which several processes check, save, and agree whether to stop.
 _AGREE_EVERY = 10
 
 
@@ -52,7 +51,7 @@ class NotFiniteError(ValueError):
 
 
 class Run:
-    """Trains `recipe` with `seed` in `folder`; make it, `resume` if asked, then `go`."""
+    """Trains `recipe` with `seed` in `folder`: `open` it, `go`, `finish`, and `close` it in any case."""
 
     def __init__(
         self,
@@ -77,9 +76,9 @@ class Run:
         if self.steps > MOST["steps"]:
             most = MOST["steps"] // (self.feed.steps_per_epoch or 1)
             raise ValueError(f"train.epochs must be at most {most} for this task and batch, got {train.epochs}")
-        self.looks = looks(self.steps, train.evaluations)
+        self.evaluations = evaluations(self.steps, train.evaluations)
         self.sigma = sigma_stages(train, recipe.model.sigma, self.steps)
-        # no method of this run, which would keep itself alive by it, and all that it has on the device
+        # a partial, not a bound method: that would be a reference cycle, and keep device memory alive
         self.loss = functools.partial(recipe.task.loss, weight=self.feed.class_weights(train.class_weights))
         self.training = TrainingStep(
             self.model,
@@ -104,12 +103,12 @@ class Run:
             reporter.say(remark)
         self.step, self.points, self.seconds = 0, list[dict[str, Any]](), 0.0
         self.best: Best | None = None
-        self.commits = [commit()]  # of the source of every leg of the run that had another
-        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # since the last look of validation
+        self.commits = [commit()]  # the different commits of the source over all legs of the run
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # since the last evaluation
         self._lock: IO[bytes] | None = None
 
     def open(self, resume: bool) -> None:
-        """Takes possession of the folder, and takes up what lies there if asked."""
+        """Locks the folder, and resumes from a checkpoint in it if asked."""
         try:
             self._open(resume)
         except BaseException:
@@ -125,15 +124,15 @@ class Run:
             self.reporter.say(f"damaged checkpoint {line}")
         if found and not resume:
             raise ValueError(
-                f"{self.folder} holds a run at step {found.step}: --resume goes on with it, or choose another --out"
+                f"{self.folder} holds a run at step {found.step}: --resume continues it, or choose another --out"
             )
         if problems and not found:
-            raise ValueError(f"{self.folder} holds no checkpoint that is whole: choose another --out")
+            raise ValueError(f"{self.folder} holds no intact checkpoint: choose another --out")
         if found:
             self._load(found)
         else:
             self._narrow()
-        self.processes.wait()  # all have looked before anything new lies there
+        self.processes.wait()  # every process has read the folder before it changes
         if self.processes.first:
             replace(self.folder / RECIPE, self._description())
             if not found:
@@ -147,9 +146,9 @@ class Run:
         checkpoint.clean(self._checkpoints)
 
     def go(self, stop: Callable[[], bool] = lambda: False, at_once: Callable[[], bool] = lambda: False) -> bool:
-        """Trains until the last step, or until `stop` says so; whether it is done. Leaves a checkpoint either way.
+        """Trains until the last step, or until `stop` is true; whether it is done. Leaves a checkpoint either way.
 
-        A look of validation goes on to its end, unless `at_once` says so; it is then made anew.
+        An evaluation is finished first, unless `at_once` is true; it is then repeated on resuming.
         """
         self._log = Log(self.folder, self.points, self.tensorboard) if self.processes.first else None
         self.reporter.start(f"{self.recipe.experiment}/{self.recipe.name} seed {self.seed}", self.step, self.steps)
@@ -160,12 +159,12 @@ class Run:
             self.reporter.stop()
             if self._log is not None:
                 self._log.close()
-        return self.step == self.steps and not self._look_is_due()
+        return self.step == self.steps and not self._evaluation_is_due()
 
     def finish(self, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
-        """Judges the weights that validation chose on the test set, once, and saves the model beside the run.
+        """Evaluates the best weights on the test set, once, and saves the model with the run.
 
-        If `stop` says so before all is judged, it is `Interrupted`, has written nothing, and can be done anew.
+        If `stop` becomes true before the end, raises `Interrupted` without writing anything, and can be repeated.
         """
         assert self.best is not None
         self.model.load_state_dict(self.best.weights)
@@ -194,7 +193,7 @@ class Run:
         }
 
     def close(self) -> None:
-        """Lets go of the folder."""
+        """Unlocks the folder."""
         if self._lock is not None:
             self._lock.close()
 
@@ -205,8 +204,8 @@ class Run:
         before = self.seconds
         drops, alone = self.recipe.model.dropout > 0, self.processes.count == 1
         self.model.train()
-        if self._look_is_due():  # one that was interrupted
-            if not self._look(at_once):
+        if self._evaluation_is_due():  # one that was interrupted
+            if not self._evaluate(at_once):
                 return
             self._save()
         while self.step < self.steps:
@@ -215,14 +214,14 @@ class Run:
             self.loss_sum += self.training(*self.feed(self.step))
             self.step += 1
             self._narrow()
-            look = self.step in self.looks
-            if not (alone or look or self.step % _AGREE_EVERY == 0):
+            due = self.step in self.evaluations
+            if not (alone or due or self.step % _AGREE_EVERY == 0):
                 continue
             now = time.monotonic()
-            if look or not alone:
+            if due or not alone:
                 self._check()
-            if look:
-                if not self._look(at_once):
+            if due:
+                if not self._evaluate(at_once):
                     self._save()
                     return
                 reported_step, reported_sum = self.step, 0.0
@@ -247,14 +246,14 @@ class Run:
         return self.step % _AGREE_EVERY == 0 and self.processes.any(stop(), self.device)
 
     def _heeding(self, stop: Callable[[], bool]) -> AbstractContextManager[None]:
-        """Inside, `stop` is asked before every pass of the model, on all processes alike."""
+        """Asks `stop` before every pass of the model inside the block; all processes get the same answer."""
         return interruptible(self.model, lambda: self.processes.any(stop(), self.device))
 
-    def _look_is_due(self) -> bool:
-        return self.step in self.looks and not (self.points and self.points[-1]["step"] == self.step)
+    def _evaluation_is_due(self) -> bool:
+        return self.step in self.evaluations and not (self.points and self.points[-1]["step"] == self.step)
 
-    def _look(self, stop: Callable[[], bool]) -> bool:
-        """Validation: one more point of the curve, and the best weights if these are no worse; false if stopped."""
+    def _evaluate(self, stop: Callable[[], bool]) -> bool:
+        """Adds a point to the curve, and keeps the weights if none were better; false if stopped."""
         try:
             with self.training.averaged(), rounded_weights(self.model, self.recipe.train.int8), self._heeding(stop):
                 self._judge()
@@ -271,9 +270,9 @@ class Run:
         self.points.append(point)
         if self._log is not None:
             self._log.add(point)
-        self.reporter.looked(point)
+        self.reporter.evaluated(point)
         value = figures[task.metric]
-        if self.step < max(self.sigma, default=0):  # not yet the model that will be saved
+        if self.step < max(self.sigma, default=0):  # taps are not as in the saved model yet
             return
         before = math.nan if self.best is None else self.best.value
         if math.isnan(before) or (value >= before if task.higher_is_better else value <= before):
@@ -281,7 +280,7 @@ class Run:
             self.best = Best(self.step, value, weights)
 
     def _check(self) -> None:
-        """Stops at a loss that is not finite, or at weights that are not."""
+        """Raises an error if a loss or the weights are not finite."""
         if not self.training.failed():
             self._check_weights()
             return
@@ -304,7 +303,7 @@ class Run:
             )
 
     def _narrow(self) -> None:
-        """Sets the width that taps have from this step on, before validation looks at them."""
+        """Sets the width of taps from this step on, before an evaluation of it."""
         if self.step in self.sigma:
             if self.recipe.train.snap and self.step == max(self.sigma):
                 for conv in self._delays():
@@ -313,7 +312,7 @@ class Run:
             self._set_width()
 
     def _set_width(self) -> None:
-        """Gives taps the width of this step; those that have become whole delays stay where they are."""
+        """Sets the width of taps at this step; taps that have become whole delays keep their positions."""
         passed = [step for step in self.sigma if step <= self.step]
         for conv in self._delays():
             conv.sigma = self.sigma[max(passed)]
@@ -353,7 +352,7 @@ class Run:
             full = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else error.strerror
             raise ValueError(
                 f"{self._checkpoints}: the checkpoint of step {self.step} cannot be written: {full};"
-                " the one before is whole"
+                " the one before is intact"
             ) from None
 
     def _load(self, found: Checkpoint) -> None:

@@ -1,4 +1,4 @@
-"""When what happens in a run: the learning rate of every step, the looks of validation, the width of taps."""
+"""The schedule of a run: learning rates, evaluations, and widths of taps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from mgrade.train.options import Training
 from mgrade.train.step import cosine
 
-# Sigma narrows in so many equal stages: each is a constant of the captured step.
+# Sigma narrows in this many stages: it is a constant of the captured step, so every change means a new capture.
 SIGMA_STAGES = 16
 
 
@@ -19,13 +19,13 @@ def factors(train: Training, steps: int) -> list[float]:
     return [min(1.0, (step + 1) / warmup) if warmup else 1.0 for step in range(steps)]
 
 
-def looks(steps: int, count: int) -> set[int]:
-    """After which steps validation looks: `count` times, evenly, the last time at the end."""
-    return {round(steps * look / min(count, steps)) for look in range(1, min(count, steps) + 1)}
+def evaluations(steps: int, count: int) -> set[int]:
+    """The steps after which to evaluate: `count` of them, evenly spaced, including the last."""
+    return {round(steps * index / min(count, steps)) for index in range(1, min(count, steps) + 1)}
 
 
 def sigma_stages(train: Training, final: float, steps: int) -> dict[int, float]:
-    """Step -> width of the taps from it on: down in equal ratios; empty without annealing."""
+    """Step -> width of the taps from then on, narrowing by equal ratios; empty without annealing."""
     if train.sigma_from is None:
         return {}
     until = math.ceil(train.sigma_until * steps)

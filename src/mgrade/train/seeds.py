@@ -1,4 +1,4 @@
-"""Several seeds of a recipe, one after the other, each to its result file; stoppable and resumable at any moment."""
+"""Runs of a recipe with several seeds, one after another, to their result files; stop and resume at any moment."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from mgrade.train.run import Run
 
 
 class Deadline(NamedTuple):
-    """How many minutes there are, and when, in `time.monotonic()`, they are over."""
+    """A time limit in minutes, and its end in terms of `time.monotonic()`."""
 
     minutes: float
     at: float
 
 
 class Stopped(Exception):  # noqa: N818
-    """Training was asked to stop before its end; `signal` says by which signal, if by one."""
+    """Training was asked to stop before its end, by `signal` if that is not None."""
 
     def __init__(self, message: str, signal: int | None):
         super().__init__(message)
@@ -48,7 +48,7 @@ def launch(
 ) -> list[Path]:
     """Trains `recipe` with each of `seeds` (default: its own) and returns the paths of the result files.
 
-    Runs lie under `root`/runs, results under `root`/results. A seed whose result is there is not run again.
+    Runs are kept in `root`/runs, results in `root`/results. A seed that has a result is not run again.
     """
     deadline = _deadline(max_minutes)
     if not checkpoint_seconds >= 0:
@@ -72,7 +72,7 @@ def run_missing(
 
 
 def _deadline(max_minutes: float | None) -> Deadline | None:
-    """The end of so many minutes from now."""
+    """The deadline `max_minutes` minutes from now."""
     if max_minutes is None:
         return None
     if not max_minutes > 0:
@@ -90,9 +90,9 @@ def _launch(
     asked: list[int],
     **more: Any,
 ) -> list[Path]:
-    """`launch` with all its arguments checked, until a deadline; `more` is for every `Run`.
+    """`launch` with checked arguments, until a deadline; `more` goes to every `Run`.
 
-    asked: the signals that have asked to stop, those of an earlier recipe among them.
+    asked: the stop signals received so far, including those during an earlier recipe.
     """
     if root.exists() and not root.is_dir():
         raise ValueError(f"--out must be a folder, got {root}")
@@ -121,10 +121,10 @@ def _launch(
                 raise ValueError(f"{error.filename or data_folder()}: cannot be read: {error.strerror}") from None
             with _signals(asked):
                 _train(run, root, resume, deadline, asked)
-            del run  # and what it has on the device, before the next one is made
-        processes.wait()  # nobody leaves while another still talks
+            del run  # frees its device memory before the next one is made
+        processes.wait()  # no process leaves while another still communicates
     except BrokenPipeError:
-        raise ValueError("standard output cannot be written: whoever read it has gone") from None
+        raise ValueError("standard output was closed by its reader") from None
     except OSError as error:
         raise ValueError(f"{error.filename or root}: cannot be written: {error.strerror}") from None
     finally:
@@ -133,7 +133,7 @@ def _launch(
 
 
 def _train(run: Run, root: Path, resume: bool, deadline: Deadline | None, asked: list[int]) -> None:
-    """Trains `run` to its result under `root`, unless its time is up or a signal asks to stop."""
+    """Trains `run` and writes its result under `root`, unless time runs out or a signal asks to stop."""
 
     def late() -> bool:
         return deadline is not None and time.monotonic() > deadline.at
@@ -150,12 +150,12 @@ def _train(run: Run, root: Path, resume: bool, deadline: Deadline | None, asked:
 
     try:
         run.open(resume)
-        if _done(root, run.recipe, run.seed, run.reporter):  # by a process that had the folder until now
+        if _done(root, run.recipe, run.seed, run.reporter):  # by the process that held the folder until now
             return
         trains = run.step < run.steps
         if not run.go(lambda: signalled() or late(), signalled):
             raise stopped(f"at step {run.step} of {run.steps}")
-        try:  # where judging is all there is left to do, a time limit would have it begin anew for ever
+        try:  # if only the test is left, ignore the time limit: it would interrupt every attempt
             found = run.finish(lambda: signalled() or (trains and late()))
         except Interrupted:
             raise stopped("while the test set was judged") from None
@@ -165,7 +165,7 @@ def _train(run: Run, root: Path, resume: bool, deadline: Deadline | None, asked:
 
 
 def _done(root: Path, recipe: Recipe, seed: int, say: Reporter) -> bool:
-    """Whether the result of this very recipe is there; another recipe's is not written over."""
+    """Whether this recipe has its result already; the result of another recipe is an error, not overwritten."""
     path = result_path(root, recipe, seed)
     found = read_result(path)
     if found is None:
@@ -180,7 +180,7 @@ def _done(root: Path, recipe: Recipe, seed: int, say: Reporter) -> bool:
         raise ValueError(f"{path}: is the result of another seed: seed must be {seed}, got {found['seed']!r:.40}")
     if differs := difference(recipe.to_dict(), found["recipe"]):
         raise ValueError(f"{path} is the result of another recipe ({differs}): choose another --out")
-    gone = not (run_folder(root, recipe, seed) / "model").is_dir()  # as where results alone are shipped
+    gone = not (run_folder(root, recipe, seed) / "model").is_dir()  # where only results were shipped
     hint = ", without its model: another --out trains it anew" if gone else ""
     say.say(f"{recipe.experiment}/{recipe.name} seed {seed} is finished: {_figures(recipe, found)}; {path}{hint}")
     return True
@@ -191,7 +191,7 @@ def _figures(recipe: Recipe, found: dict[str, Any]) -> str:
 
 
 def _beside(recipe: Recipe, figure: str) -> str:
-    """What the paper has for a figure, in brackets."""
+    """The paper's value of a figure, in brackets."""
     if figure not in recipe.paper:
         return ""
     value, spread = str(recipe.paper[figure]), recipe.paper.get(f"{figure}_spread")
@@ -210,7 +210,7 @@ def _conclude(run: Run, path: Path, found: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _signals(asked: list[int]) -> Iterator[None]:
-    """Gathers SIGINT and SIGTERM in `asked` instead of dying of them; a second one is obeyed at once."""
+    """Collects SIGINT and SIGTERM in `asked` instead of dying from them; a second one takes effect at once."""
 
     def note(number: int, frame: FrameType | None) -> None:
         if asked:
@@ -219,7 +219,7 @@ def _signals(asked: list[int]) -> Iterator[None]:
 
     try:
         before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread, which signals go to
+    except ValueError:  # not the main thread: it cannot handle signals
         yield
         return
     try:

@@ -1,8 +1,8 @@
 """One training step: forward, loss, backward, clipping, optimiser, schedule; on CUDA as a single graph.
 
-A compact model is a long row of short kernels, and launching them one by one takes longer than running them. A CUDA
-graph launches the whole step at once. It needs static shapes: every shape of a batch has a graph of its own, and what
-comes after the first so many shapes runs launch by launch, with the same result.
+A compact model is a long sequence of short kernels, which take longer to launch one by one than to run. A CUDA graph
+launches the whole step at once. It needs static shapes: every batch shape has a graph of its own, and shapes beyond
+the first `_MOST_GRAPHS` run kernel by kernel, with the same result.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mgrade.train.optimiser import parameter_groups
 from mgrade.train.processes import Processes
 from mgrade.train.rounding import rounded_weights
 
-# Batches of so many shapes are captured: more than there are lengths of batches `by_length`.
+# The number of batch shapes to capture: more than the padded lengths of batches `by_length`.
 _MOST_GRAPHS = 40
 
 
 class _Captured(NamedTuple):
-    """A step on batches of one shape: what it reads, the graph, and the loss it leaves."""
+    """A captured step for one batch shape: its input tensors, the graph, and the loss that it writes."""
 
     inputs: tuple[Tensor, ...]
     graph: torch.cuda.CUDAGraph
@@ -42,16 +42,15 @@ def cosine(steps: int, warmup: int = 0) -> list[float]:
 
 
 class TrainingStep:
-    """Call it with a batch: it updates `model` and returns the loss, as a tensor that the next call overwrites.
+    """A callable that updates `model` on a batch and returns the loss, a tensor that the next call overwrites.
 
-    loss(model, *batch) -> a scalar, or a sum and what to divide it by. `schedule` holds a factor of the learning rate
-    for every step; after its end the last one stays. `clip` bounds gradients, as ("value", limit) or ("norm", limit).
-    With `int8` the loss is that of weights rounded as an int8 export rounds them. With `average`, a moving average of
-    the weights is kept as well, of which each step leaves that share: `averaged` puts it into the model.
-    From the first loss on that is not finite nothing moves any more, neither weights nor averages nor the schedule:
-    `failed()` says so.
+    loss(model, *batch) -> a scalar, or a sum and its divisor. `schedule` holds a factor of the learning rate per step;
+    the last one stays in force. `clip` bounds gradients, as ("value", limit) or ("norm", limit). With `int8`, the loss
+    is that of weights rounded as in an int8 export. With `average` above 0, the step also maintains a moving average of
+    the weights, of which it keeps that share; `averaged` puts it into the model. Once a loss is not finite, weights,
+    averages and the schedule stop changing, and `failed()` is true.
 
-    With several `processes` each gives its own rows, and all take the step that one would take over all rows.
+    With several `processes`, each passes its own rows, and all take the same step that one would take over all rows.
     """
 
     def __init__(
@@ -85,28 +84,30 @@ class TrainingStep:
         )
         rates = torch.tensor([group["lr"] for group in groups])
         self.current = rates.to(device)
-        if self.on_cuda:  # rates that a graph can change must live on the device
+        if self.on_cuda:  # a graph can only change rates on the device
             groups = [{**group, "lr": rate} for group, rate in zip(groups, self.current, strict=True)]
         optimiser: Any = torch.optim.AdamW(groups, fused=True, capturable=self.on_cuda)
         self.optimiser = optimiser
-        self.optimiser.found_inf = torch.zeros((), device=device)  # where it is 1, the optimiser leaves all as it is
-        # the rates of every step, one row each
+        self.optimiser.found_inf = torch.zeros((), device=device)  # at 1, the optimiser changes nothing
+        # the learning rates of the groups, one row per step
         self.table = (torch.tensor(list(schedule), dtype=torch.float64)[:, None] * rates).float().to(device)
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
         self.called = model if self.processes.count == 1 else nn.parallel.DistributedDataParallel(model)
         self.resting = set[nn.Parameter]()
         self._captured = dict[tuple[Any, ...], _Captured]()
-        self._stream = torch.cuda.Stream(device) if self.captures else None  # one: cuBLAS keeps a workspace for each
+        self._stream = (
+            torch.cuda.Stream(device) if self.captures else None
+        )  # only one: cuBLAS keeps a workspace per stream
 
     def __call__(self, *batch: Tensor) -> Tensor:
-        """One step on `batch`."""
+        """Takes one step on `batch`."""
         if not self.captures:
             return self._step(*batch)
         with torch.cuda.device(self.current.device):
             return self._replay(batch)
 
     def _replay(self, batch: tuple[Tensor, ...]) -> Tensor:
-        """The step as a graph, recorded before the first batch of its shapes and in its mode."""
+        """Replays the step as a graph, captured at the first batch with the same shapes and modes."""
         key = (self.model.training, torch.is_autocast_enabled("cuda"), *((b.shape, b.dtype) for b in batch))
         if key not in self._captured:
             if len(self._captured) == _MOST_GRAPHS:
@@ -120,7 +121,7 @@ class TrainingStep:
         return captured.result
 
     def failed(self) -> bool:
-        """Whether a loss was not finite; the weights are those before it."""
+        """Whether a loss was not finite; the weights are those before that step."""
         return bool(self.optimiser.found_inf)
 
     def updates(self) -> int:
@@ -130,19 +131,19 @@ class TrainingStep:
 
     @torch.no_grad()
     def renew(self, parameter: nn.Parameter) -> None:
-        """Begins a parameter's average anew, where something else than a step has set its values."""
+        """Restarts a parameter's average from its values, after something other than a step changed them."""
         if parameter in self.averages:
             self.averages[parameter].copy_(parameter)
 
     def rest(self, parameter: nn.Parameter) -> None:
-        """Leaves a parameter as it is from now on, and in the average."""
+        """Freezes a parameter and its average at its current values."""
         self.resting.add(parameter)
         self.renew(parameter)
         self.recapture()
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
-        """Inside, the model has the averaged weights, if there are any; afterwards, its own."""
+        """Gives the model its averaged weights, if any, inside the block, and restores its own afterwards."""
         exact = {parameter: parameter.detach().clone() for parameter in self.averages}
         _copy(self.averages)
         try:
@@ -151,11 +152,11 @@ class TrainingStep:
             _copy(exact)
 
     def recapture(self) -> None:
-        """Makes the next calls record the step anew, after something that a graph holds as a constant changed."""
+        """Discards captured graphs, after a change to something that they hold as a constant."""
         self._captured.clear()
 
     def state(self) -> dict[str, Tensor]:
-        """What the optimiser keeps, by parameter: with the weights, all that the next step depends on."""
+        """The optimiser's state by parameter; with the weights, everything that the next step depends on."""
         kept = {"count": self.count}
         for name, parameter in self.model.named_parameters():
             for key, value in self.optimiser.state.get(parameter, {}).items():
@@ -166,9 +167,9 @@ class TrainingStep:
 
     @torch.no_grad()
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """The reverse of `state`, before or after any number of steps; that of another model is refused."""
+        """The inverse of `state`, after any number of steps; refuses the state of a different model."""
         self._check_state(state)
-        self.recapture()  # graphs hold what the optimiser kept before
+        self.recapture()  # graphs refer to the optimiser's previous state
         self.count.copy_(state["count"])
         self.optimiser.found_inf.zero_()
         for name, parameter in self.model.named_parameters():
@@ -185,7 +186,7 @@ class TrainingStep:
                     kept[key] = given.to(parameter.device, copy=True)
 
     def _check_state(self, state: dict[str, Tensor]) -> None:
-        """The optimiser's kernels believe what they are given, and would read and write beyond a tensor's end."""
+        """Checks shapes, which the optimiser's kernels do not: they would read and write past the end of a tensor."""
         if state["count"].shape != (1,) or not 0 <= int(state["count"]) < len(self.table):
             raise ValueError(f"count must be from 0 to {len(self.table) - 1}, got {state['count'].tolist()}")
         for name, parameter in self.model.named_parameters():
@@ -207,20 +208,20 @@ class TrainingStep:
             loss, shown = self._loss(*batch)
             loss.backward()
         for parameter in self.resting:
-            parameter.grad = None  # which the optimiser passes over
+            parameter.grad = None  # the optimiser skips it
         self._bound_gradients()
         self._set_rates()
         found = self.optimiser.found_inf
         torch.maximum(found, torch.ne(shown * 0, 0), out=found)
         self.optimiser.step()
-        torch.clear_autocast_cache()  # around several steps, autocast would go on with its copies of these weights
+        torch.clear_autocast_cache()  # an autocast around several steps would keep using stale copies of the weights
         self.model.constrain_()
         self._take_averages()
         self.count.add_(found == 0).clamp_(max=len(self.table) - 1)
         return shown
 
     def _loss(self, *batch: Tensor) -> tuple[Tensor, Tensor]:
-        """What to differentiate, and the loss over the rows of all processes."""
+        """The loss to differentiate, and the loss over the rows of all processes."""
         result = self.loss(self.called, *batch)
         if isinstance(result, Tensor):
             return result, result.detach()
@@ -229,7 +230,7 @@ class TrainingStep:
             loss = total / _divisor(weight)
             return loss, loss.detach()
         sums = self.processes.add(torch.stack([total.detach().float(), weight.float()]))
-        # gradients are averaged over the processes, so each takes its part of the loss that many times
+        # gradients are averaged over the processes, so each multiplies its part of the loss by their number
         return total * (self.processes.count / _divisor(sums[1])), sums[0] / _divisor(sums[1])
 
     def _bound_gradients(self) -> None:
@@ -255,7 +256,7 @@ class TrainingStep:
                 group["lr"] = rate
 
     def _capture(self, batch: tuple[Tensor, ...]) -> _Captured:
-        """Warms up on a side stream, puts everything back as it was, and records one step without running it."""
+        """Warms up on a side stream, restores everything, and captures one step without running it."""
         inputs = tuple(b.clone() for b in batch)
         before, random = self._snapshot(), torch.cuda.get_rng_state(inputs[0].device)
         stream = self._stream
@@ -267,15 +268,15 @@ class TrainingStep:
         torch.cuda.current_stream().wait_stream(stream)
         self._restore(before)
         graph = torch.cuda.CUDAGraph()
-        # graphs share their memory, since no two run at once
+        # graphs share their memory, since they never run at once
         pool = next((captured.graph.pool() for captured in self._captured.values()), None)
         with torch.cuda.graph(graph, pool, stream):
             result = self._step(*inputs)
-        torch.cuda.set_rng_state(random, inputs[0].device)  # dropout draws what it would have without a warm-up
+        torch.cuda.set_rng_state(random, inputs[0].device)  # dropout draws the same numbers as without a warm-up
         return _Captured(inputs, graph, result)
 
     def _snapshot(self) -> dict[str, Any]:
-        """Copies of all that a step changes: weights, what the optimiser keeps about them, and the count."""
+        """Copies of everything that a step changes: weights, averages, the optimiser's state and the count."""
         return {
             "weights": {parameter: parameter.detach().clone() for parameter in self.parameters},
             "averages": {average: average.clone() for average in self.averages.values()},
@@ -294,12 +295,12 @@ class TrainingStep:
         self.optimiser.found_inf.copy_(before["found_inf"])
         for learned, state in self.optimiser.state.items():
             kept = before["moments"].get(learned, {})
-            for name, value in state.items():  # in place: a graph is about to be recorded over these tensors
+            for name, value in state.items():  # in place: a graph is about to capture these tensors
                 value.copy_(kept.get(name, torch.zeros_like(value)))
 
 
 def _divisor(weight: Tensor) -> Tensor:
-    """What a sum is divided by: where nothing counts, the loss is 0."""
+    """The divisor of a sum: 1 if the weight is 0, so that the loss is 0."""
     return torch.where(weight == 0, 1, weight)
 
 
