@@ -140,7 +140,7 @@ def test_a_chip_without_a_budget_leaves_half_of_its_memory():
         (("waves.csv", *OPTIONS, "--out", "mine"), "mine/c: has a mine.c already and is no export"),
         (("waves.csv", *OPTIONS, "--out", "other"), "other/model: has a config.json that is not of a saved model"),
         (("long.csv",), "labels must have at most 80 characters, got 81 in 'aaaaaaaaaaaaaaaaaaaa'"),
-        (("one.csv",), "recordings must have at least 2 labels, got 'up' alone"),
+        (("one.csv",), "recordings must have at least 2 labels, got only 'up'"),
         (
             ("mixed.csv",),
             "recordings must have a median of at least 5 samples, got 40 recordings of 1 to 1, median 1: --sequence"
@@ -188,14 +188,14 @@ def test_a_column_of_one_value_is_said_and_has_no_say(capsys, recordings):
     Path("still.csv").write_text("\n".join(f"{line},{7 if i else 'still'}" for i, line in enumerate(lines)) + "\n")
     status, _, err = call(capsys, "still.csv", *OPTIONS, "--epochs", "1")
     assert status == 0
-    assert "mgrade: column 'still' has one value throughout: it is not learned from\n" in err
+    assert "mgrade: column 'still' is constant: nothing is learned from it\n" in err
     classifier = StreamClassifier.load("made/model")
     series, _ = waves()
     said = [classifier.predict_proba([np.vstack([one, np.full(one.shape[1], at)]) for one in series]) for at in (7, 70)]
     assert np.array_equal(*said)
     status, out, err = call(capsys, "still.csv", *OPTIONS, "--channels", "still")
     assert (status, out) == (2, "")
-    assert err == "mgrade: channels must vary, got one value throughout in 'still'\n"
+    assert err == "mgrade: channels must vary, got only constant ones: 'still'\n"
 
 
 @pytest.mark.parametrize("part", ["tempfile.TemporaryDirectory", "write_export"])
@@ -224,7 +224,7 @@ def test_what_looks_like_a_mistake_is_said(capsys, recordings):
     assert json.loads(out)["channels"] == ["left", "right", "time"]
     assert "mgrade: labels 'Rising' and 'rising' differ only in case: write them alike if they are one\n" in err
     assert [line for line in err.splitlines() if "--channels" in line] == [
-        "mgrade: column 'time' only grows in every recording, as a time stamp does: if it is none of the sensor's,"
+        "mgrade: column 'time' only grows in every recording, like a time stamp: if it is not from the sensor,"
         " leave it out by naming the others with --channels"
     ]
 
@@ -244,8 +244,8 @@ def test_a_forgotten_sequence_is_asked_for(capsys, recordings):
     """A column that numbers the recordings tells their labels as well, and would pass for a perfect sensor."""
     _, _, err = call(capsys, recordings, "--label", OPTIONS[1], "--epochs", "1", "--json")
     assert [line for line in err.splitlines() if "--sequence" in line] == [
-        f"mgrade: column {OPTIONS[3]!r} stays at one whole number for long, as the number of a recording does: name it"
-        " with --sequence, or leave it out by naming the others with --channels"
+        f"mgrade: column {OPTIONS[3]!r} keeps a whole number for long stretches, like the number of a recording: name"
+        " it with --sequence, or leave it out by naming the others with --channels"
     ]
 
 
@@ -274,7 +274,7 @@ def test_what_a_window_leaves_out_is_said(capsys, recordings):
     lost = sum(length < window for found in lengths.values() for length in found)
     status, _, err = call(capsys, recordings, *OPTIONS, "--epochs", "1", "--window", str(window))
     assert status == 0
-    assert f"mgrade: {lost} of 36 recordings are shorter than the window, {window}, and left out\n" in err
+    assert f"mgrade: {lost} of 36 recordings are left out: shorter than the window, {window}\n" in err
     least = min(lengths, key=lambda label: sorted(lengths[label])[-2])
     status, _, err = call(capsys, recordings, *OPTIONS, "--window", str(max(lengths[least])))
     assert status == 2
@@ -285,7 +285,7 @@ def test_a_program_of_an_earlier_fit_is_named(capsys, recordings):
     assert call(capsys, recordings, *OPTIONS, "--epochs", "1")[0] == 0
     _, _, err = call(capsys, recordings, *OPTIONS, "--epochs", "1", "--to", "arduino")
     said, command, then = err.splitlines()[-1].split("`")
-    assert (said, then) == ("mgrade: made/c is of an earlier fit: ", " makes it anew")
+    assert (said, then) == ("mgrade: made/c is from an earlier fit: ", " renews it")
     assert shlex.split(command) == ["mgrade", "export", "made/model", "--to", "c", "--out", "made/c"]
     with pytest.raises(SystemExit):
         main(shlex.split(command)[1:])
@@ -356,7 +356,7 @@ def test_a_program_worse_than_its_classifier_says_so():
     wrong[0] = "swift"
     classifier = StreamClassifier()
     assert Fitted(classifier, None, held, labels, wrong, 1.0).shortfall() == [
-        "the int8 program is right on 96.7%, the classifier itself on 100.0%: take --precision float32,"
+        "the int8 program is right on 96.7%, the classifier itself on 100.0%: try --precision float32,"
         " or a larger --budget"
     ]
     assert Fitted(classifier, None, held, wrong, wrong, 1.0).shortfall() == []

@@ -151,7 +151,7 @@ def test_what_is_damaged_is_refused(fitted, tmp_path):
     with pytest.raises(ValueError, match="weights_sha256 does not match"):
         StreamClassifier.load(tmp_path)
     path.write_text(json.dumps({**description, "fitted": {}}))
-    with pytest.raises(ValueError, match="is not whole"):
+    with pytest.raises(ValueError, match="is damaged"):
         StreamClassifier.load(tmp_path)
     path.unlink()
     with pytest.raises(ValueError, match="cannot be read"):

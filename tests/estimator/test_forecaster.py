@@ -86,7 +86,7 @@ def test_bad_input_is_named(forecaster):
         small_forecaster().fit([np.zeros((2, 1))])
     with pytest.raises(ValueError, match="X must have at least 2 samples"):
         forecaster.score([np.zeros((2, 2))])
-    with pytest.raises(ValueError, match="must have taken a sample"):
+    with pytest.raises(ValueError, match="must have read a sample"):
         forecaster.stream().forecast(2)
 
 

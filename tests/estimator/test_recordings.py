@@ -158,5 +158,5 @@ def test_what_cannot_be_split_is_refused(csv):
     found = read_csv(csv(LONG), sequence="id")
     with pytest.raises(ValueError, match="label 'down' must have at least 2 recordings"):
         split(found, 0.5)
-    with pytest.raises(ValueError, match="share must lie between 0 and 1, got 1"):
+    with pytest.raises(ValueError, match="share must be between 0 and 1, got 1"):
         split(found, 1.0)

@@ -1,11 +1,12 @@
-"""The estimator door: `fit` and `predict` as in scikit-learn, then a stream of samples, and a program for a chip.
+"""Estimators: `fit` and `predict` as in scikit-learn, then a stream of samples, and a program for a chip.
 
 >>> classifier = StreamClassifier(budget="64KB").fit(X, y)      # X (cases, channels, time), or a list of series
 >>> classifier.predict_proba(X)
 >>> stream = classifier.stream(); stream.step(sample)           # the same probabilities, one raw sample at a time
 >>> classifier.export("c", "folder", precision="int8")
 
-It needs scikit-learn (`pip install 'mgrade[sklearn]'`) and stands above `deploy`; nothing below knows of it.
+They need scikit-learn (`pip install 'mgrade[sklearn]'`) and build on `deploy`, which reads the files of saved
+estimators but never imports this folder.
 """
 
 from mgrade.estimator.classifier import StreamClassifier

@@ -1,4 +1,4 @@
-"""What both estimators are: hyperparameters, a fitted model that reads raw samples, and what can be made of it."""
+"""The common part of both estimators: hyperparameters, a fitted model for raw samples, and its exports."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from mgrade.estimator import budget, learn, series
 from mgrade.estimator.series import Cases, Series
 from mgrade.nn import Model, ModelConfig
 
-# What is kept of the training data to find the ranges of an int8 export on: so many series, so many steps of each.
+# The sample of training data kept to calibrate int8 exports: number of series, and steps of each.
 SAMPLE_SERIES, SAMPLE_STEPS = 32, 512
-# Delays reach over half of a series, up to this.
+# The longest default delay; shorter series get half their length.
 LONGEST_DELAY = 32
-# An export whose outputs are further off, as a share of their spread, is warned about.
+# Exports warn if their outputs deviate by more than this share of their spread.
 MOST_DEVIATION = 0.25
-# Epochs where none are given: the most and the fewest, and between them as many as read so many steps in all, which
-# takes about a minute on one core.
+# The default number of epochs: the most, the fewest, and in between as many as read this many steps in all, which takes
+# about a minute on one core.
 MOST_EPOCHS, FEWEST_EPOCHS, STEPS_IN_ALL = 100, 15, 4_000_000
 WHOLE = ("dim", "depth", "taps", "batch", "patience")
 OPTIONAL = ("max_delay", "epochs")
@@ -52,7 +52,7 @@ Fit = Callable[Concatenate[Self, Arguments], Self]
 
 
 def whole_or_not(fit: Fit[Self, Arguments]) -> Fit[Self, Arguments]:
-    """A `fit` after which an estimator is fitted, or, if it failed, what it was before."""
+    """Makes a failing `fit` leave the estimator as it was before."""
 
     @functools.wraps(fit)
     def fitted(self: Self, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Self:
@@ -71,19 +71,19 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     """The common part of `StreamClassifier` and `StreamForecaster`."""
 
     model_: Model
-    """Reads raw samples: the standardisation of its training data is part of its weights."""
+    """Takes raw samples: the standardisation is folded into its weights."""
     config_: ModelConfig
     mean_: Series
     scale_: Series
     frame_: int = 1
-    """Samples that the model reads at a step, one after the other."""
+    """Consecutive samples that the model reads per step."""
     n_channels_: int
     n_features_in_: int
     history_: list[learn.Epoch]
     best_epoch_: int
     sample_: list[Series]
     about_: About
-    """What an export says of its inputs and outputs: names of channels and labels may be set here before it."""
+    """What exports say about inputs and outputs; set names of channels and labels here beforehand."""
     _form: str
 
     def __init__(
@@ -131,7 +131,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
         return {"precision": made, "parameter_bytes": stored, "state_bytes": kept, "bytes": stored + kept}
 
     def program(self, precision: str | None = None) -> Program:
-        """The fitted model as a `mgrade.deploy.Program` for raw samples; `precision` as in the constructor."""
+        """The fitted model as a `mgrade.deploy.Program` for raw samples; `precision` defaults to the constructor's."""
         check_is_fitted(self)
         sample, apart = [together(self._sample_steps())], not self._about().classes
         return program_of(self.model_, Choices(precision or self.precision), sample, apart=apart, smallest=True)
@@ -141,17 +141,16 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """Writes the folder `path`: a program in `c`, `arduino`, `onnx` or `wasm` that takes raw samples.
 
-        int8 finds its ranges on the training series kept in `sample_`; `onnx` is float32, whatever `precision` the
-        estimator has. `name` is what the program is called in C.
-        Returns what there is to say about it, `export.json`, and `deviation`: how far outputs on `sample_` are from the
-        model's, as a share of their spread. A warning says when that is much.
+        int8 is calibrated on the training series kept in `sample_`; `onnx` is always float32. `name` is the program's
+        name in C. Returns the content of `export.json` and `deviation`: the error of the outputs on `sample_` relative
+        to the model's, as a share of their spread. A large deviation gives a warning.
         """
         program = self.program(precision or ("float32" if to == "onnx" else None))
         off = deviation(program, self.model_, self._sample_steps())
         if off > MOST_DEVIATION:
             warnings.warn(
-                f"outputs of the {program.precision} program are {off:.0%} of their spread off: a larger budget"
-                " may help; else export float32",
+                f"outputs of the {program.precision} program are off by {off:.0%} of their spread: a larger budget"
+                " may help; otherwise export float32",
                 stacklevel=2,
             )
         called = name or as_name(Path(path).absolute().name)
@@ -159,7 +158,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
         return {**description, "deviation": off}
 
     def save(self, path: str | Path) -> None:
-        """Writes the folder `path`: JSON and safetensors, no pickle. `mgrade.load` reads the model in it as well."""
+        """Writes the folder `path`: JSON and safetensors, no pickle. `mgrade.load` also reads the model in it."""
         from mgrade.estimator import storage
 
         check_is_fitted(self)
@@ -173,14 +172,14 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
         return storage.load(cls, Path(path))
 
     def _about(self) -> About:
-        """What is known of inputs and outputs after a fit."""
+        """What a fit knows about inputs and outputs."""
         return About(classes=False)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
     def _read_training(self, X: Any, y: Any = "no_validation") -> tuple[Cases, Any]:
-        """X as series and y as scikit-learn checks it; n_features_in_ and n_channels_ are set."""
+        """X as series, and y as checked by scikit-learn; sets n_features_in_ and n_channels_."""
         self._check_parameters()
         series.check_present(X)
         if series.is_table(X):
@@ -195,7 +194,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
         return cases, y
 
     def _read(self, X: Any, any_length: bool = False) -> Cases:
-        """X after the fit. A table must have the columns of the table that was fitted, unless `any_length`."""
+        """X after the fit. A table must have as many columns as the fitted one, unless `any_length`."""
         check_is_fitted(self)
         series.check_present(X)
         if series.is_table(X):
@@ -225,7 +224,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
                 whole(name, getattr(self, name))
 
     def _configure(self, longest: int, **fields: Any) -> ModelConfig:
-        """The model for series of `longest` steps: as large as the budget allows, or as the parameters say."""
+        """The model for series of `longest` steps, as large as the budget allows or as the parameters say."""
         delay = self.max_delay or max(2, min(LONGEST_DELAY, longest // 2))
         config = ModelConfig.mgrade(
             dim=whole("dim", self.dim),
@@ -240,14 +239,14 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     def _train(
         self, config: ModelConfig, loss: learn.Loss, training: learn.Batch, held_out: learn.Batch | None
     ) -> Model:
-        """A model on standardised series, trained; `history_` and `best_epoch_` are set."""
+        """A model trained on standardised series; sets `history_` and `best_epoch_`."""
         model = Model(config).to(_device(self.device))
         self.history_, self.best_epoch_ = learn.learn(model, loss, training, held_out, self._plan(training))
         self.config_, self.about_ = config, self._about()
         return model.cpu().eval()
 
     def _plan(self, training: learn.Batch) -> learn.Plan:
-        """How long and how fast to train on that."""
+        """The length and the speed of training on these series."""
         steps = int(training[1].sum()) // self.frame_
         return learn.Plan(
             epochs=_epochs(steps) if self.epochs is None else whole("epochs", self.epochs),
@@ -269,7 +268,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _randomness(self) -> Iterator[np.random.RandomState]:
-        """Random numbers from `random_state`; PyTorch's own generator is left as it was."""
+        """Random numbers from `random_state`; leaves PyTorch's own generator unchanged."""
         source = check_random_state(self.random_state)
         with torch.random.fork_rng():
             torch.manual_seed(int(source.randint(np.iinfo(np.int32).max)))
@@ -277,7 +276,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def whole(name: str, value: Any) -> int:
-    """`value` as an int of at least 1, whichever library's it is; `name` is for the message."""
+    """`value`, of any integer type, as an int of at least 1; `name` is for the message."""
     with contextlib.suppress(TypeError):
         value = value if isinstance(value, bool) else operator.index(value)
     check_whole(name, value)
@@ -285,7 +284,7 @@ def whole(name: str, value: Any) -> int:
 
 
 def _epochs(steps: int) -> int:
-    """How often to go through series of so many steps in all."""
+    """The default number of epochs for series with this many steps in total."""
     return max(FEWEST_EPOCHS, min(MOST_EPOCHS, STEPS_IN_ALL // max(steps, 1)))
 
 
@@ -299,12 +298,12 @@ def _device(name: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {name!r}")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device must be one that is there, got {name!r}")
+        raise ValueError(f"device must be available, got {name!r}")
     return device
 
 
 def deviation(program: Program, model: Model, sample: list[Series]) -> float:
-    """How far outputs are from the model's on `sample`, over how much those vary: of the output where it is most."""
+    """The error of a program's outputs on `sample`, relative to the spread of the model's; of the worst output."""
     x = together(sample)
     expected, got = (_outputs(one, x) for one in (from_model(model), program))
     spread = expected.std(0)
@@ -312,27 +311,27 @@ def deviation(program: Program, model: Model, sample: list[Series]) -> float:
 
 
 def _outputs(program: Program, x: npt.NDArray[np.float32]) -> Series:
-    """At all steps of all series, (steps, outputs)."""
+    """Outputs at all steps of all series, (steps, outputs)."""
     y = dequantise_output(program, Interpreter(program, len(x)).run(quantise_input(program, x)))
     return y.reshape(-1, program.outputs).astype(np.float64)
 
 
 @torch.no_grad()
 def fold_input(model: Model, mean: Series, scale: Series, still: npt.NDArray[np.bool_]) -> None:
-    """Makes the encoder take raw samples x, one or a frame of them, in the place of (x - mean) / scale.
+    """Makes the encoder take raw samples x, or frames of them, instead of (x - mean) / scale.
 
-    Channels that stood `still`, of which nothing was learned, are left out: they may not stand still for ever.
+    Drops channels that were `still` (constant) in training: nothing was learned from them, and later they may change.
     """
     frame = model.config.inputs // len(mean)
     model.encoder.weight[:, torch.tensor(still).repeat(frame)] = 0
     model.encoder.weight.copy_(model.encoder.weight.double() / torch.tensor(scale).repeat(frame))
-    middle = model.encoder.weight.double() @ torch.tensor(mean).repeat(frame)  # of the weights as they were rounded
+    middle = model.encoder.weight.double() @ torch.tensor(mean).repeat(frame)  # with the rounded weights
     model.encoder.bias.copy_(model.encoder.bias.double() - middle)
 
 
 @torch.no_grad()
 def fold_output(model: Model, mean: Series, scale: Series) -> None:
-    """Makes the head give raw values y scale + mean in the place of y."""
+    """Makes the head output raw values, y * scale + mean instead of y."""
     head = model.readout.head
     assert isinstance(head, torch.nn.Linear)
     width = torch.tensor(scale)

@@ -15,7 +15,7 @@ from mgrade.nn import Model, ModelConfig
 
 
 def check_precision(precision: str) -> None:
-    """Refuses what is no precision of a program."""
+    """Refuses an unknown precision."""
     Choices(precision=precision)
 
 
@@ -24,17 +24,17 @@ def _bytes(program: Program) -> int:
 
 
 def _unit_ranges(program: Program) -> Ranges:
-    """Any ranges do to count bytes."""
+    """Arbitrary ranges: the number of bytes does not depend on them."""
     rotations = {index: 1.0 for index, op in enumerate(program.ops) if op.kind == "rotate"}
     return Ranges((1.0,) * (len(program.ops) + 1), rotations)
 
 
 def most_bytes(config: ModelConfig, precision: str) -> int:
-    """Parameters and state of the largest program that a model of `config` can become, whatever its delays."""
+    """An upper bound on the bytes of parameters and state of a program from a model of `config`, for any weights."""
     with torch.random.fork_rng(devices=[]):
         model = Model(config)
         for parameter in model.parameters():
-            torch.nn.init.uniform_(parameter)  # as different as trained ones: equal arrays are counted once
+            torch.nn.init.uniform_(parameter)  # all different, as after training: equal arrays are counted once
         program = from_model(model)
     if precision == "float32":
         return _bytes(program)
@@ -42,9 +42,9 @@ def most_bytes(config: ModelConfig, precision: str) -> int:
 
 
 def within(config: ModelConfig, budget: str | int, precision: str) -> ModelConfig:
-    """`config` at the largest `dim` whose program surely fits `budget`.
+    """`config` with the largest `dim` whose program fits `budget` for any weights.
 
-    Where no `dim` fits, delays are halved down to the number of taps, and then layers are left out.
+    If no `dim` fits, delays are halved down to the number of taps, and then layers are removed.
     """
     check_precision(precision)
     limit = read_budget(budget)
@@ -76,11 +76,11 @@ def _shapes(config: ModelConfig) -> Iterator[ModelConfig]:
 
 
 def read_budget(budget: str | int) -> int:
-    """Bytes from `64KB` or a number."""
+    """Bytes, from text such as `64KB` or a number."""
     try:
         limit = parse_bytes(budget) if isinstance(budget, str) else int(budget)
     except (TypeError, ValueError, OverflowError):
         limit = 0
     if limit < 1:
-        raise ValueError(f"budget must be a number of bytes, as '64KB' or 65536, got {budget!r}")
+        raise ValueError(f"budget must be a number of bytes, such as '64KB' or 65536, got {budget!r}")
     return limit

@@ -23,46 +23,46 @@ from mgrade.footprint.measure import MAX_INTEGER_TERMS
 from mgrade.nn import Model
 
 BATCH = 256
-# A series is read in about so many steps: longer ones several samples at a step.
+# A series is read in about this many steps: in longer ones, a step reads several samples.
 STEPS = 100
-# Share of a target that goes to all classes alike, against being too sure of few cases.
+# Label smoothing, against overconfidence on few cases.
 SMOOTHING = 0.1
 
 
 class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
-    """Classifies series, whole or as they come.
+    """Classifies series, whole or sample by sample.
 
     X is an array (cases, channels, time) or a list of arrays (channels, time), whose lengths may differ: aeon's and
-    sktime's order of axes. With layout="cases_time_channels" time goes before channels in both. A table (cases, time)
-    or a list of unequal ones (time) holds series of one channel; as scikit-learn has it, later tables must be as wide
-    (lists and arrays need not be).
+    sktime's order of axes. With layout="cases_time_channels", time comes before channels in both. A table (cases, time)
+    or a list of series (time) of any lengths has one channel. As usual in scikit-learn, later tables must be as wide as
+    the fitted one; lists and arrays need not be.
 
     Parameters
     ----------
     dim, depth, taps : width, layers, and taps per channel of the convolution.
     max_delay : reach of the convolution in steps; None takes half the median length, at most 32.
-    frame : samples read at a step: answers come after every so many. None takes 1, or of series with a median of 200
-        samples or more so many that they have about 100 steps.
+    frame : samples read per step; outputs change after every frame. None takes 1 for a median of less than 200 samples,
+        otherwise as many as give about 100 steps.
     dropout : share of values dropped in training.
-    readout : "mean" averages what every step says, "last" takes the latest.
-    epochs, batch, rate : passes over the data, cases per update, peak learning rate. None for epochs takes 100, or of
-        much data fewer, down to 15.
-    validation : share of the cases held out; the weights with the least loss on them are kept. 0 trains on all cases,
+    readout : "mean" averages the outputs of all steps, "last" takes the latest.
+    epochs, batch, rate : passes over the data, cases per update, peak learning rate. None for epochs takes 100, or
+        fewer for much data, down to 15.
+    validation : share of the cases held out; the weights with the lowest loss on them are kept. 0 trains on all cases,
         to the end.
     patience : with cases held out, epochs without a better validation loss before training stops.
-    budget : bytes, as "64KB", that parameters and the state of one stream may take together, exported at `precision`;
-        the largest `dim` that fits is taken in the place of the given one. None takes the given one.
-    precision : "int8" or "float32": of the budget, and of exports where none is named.
+    budget : bytes, such as "64KB", for parameters and the state of one stream together, exported at `precision`; the
+        largest `dim` that fits replaces the given one. None keeps the given one.
+    precision : "int8" or "float32": for the budget, and the default for exports.
     layout : "cases_channels_time" or "cases_time_channels".
-    random_state : seed, for the same model every time.
-    verbose : 0 is silent, 1 prints every tenth epoch, 2 every one.
-    device : where to train, "auto" for CUDA where there is any. Predictions are made on the CPU, in double precision.
+    random_state : seed, for reproducible models.
+    verbose : 0 is silent, 1 prints every tenth epoch, 2 every epoch.
+    device : where to train; "auto" takes CUDA if available. Predictions run on the CPU, in double precision.
 
     Attributes
     ----------
     classes_, n_channels_, n_features_in_ (columns of a table, channels otherwise), model_ (reads raw samples),
-    config_, frame_ (samples of a step), mean_ and scale_ (of the channels), history_ (losses by epoch), best_epoch_,
-    sample_ (series that int8 exports find their ranges on).
+    config_, frame_ (samples per step), mean_ and scale_ (of the channels), history_ (losses by epoch), best_epoch_,
+    sample_ (series that calibrate int8 exports).
     """
 
     classes_: npt.NDArray[Any]
@@ -152,19 +152,19 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         return torch.softmax(self._logits(X), -1).numpy()
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The likeliest class of each case (cases)."""
+        """The most likely class of each case (cases)."""
         best = self._logits(X).argmax(1).numpy()
         return self.classes_[best]
 
     def stream(self) -> ClassStream:
-        """A new stream: `step(sample)` gives `predict_proba` of the samples so far."""
+        """A new stream: `step(sample)` gives `predict_proba` for the samples so far."""
         check_is_fitted(self)
         return ClassStream(self.model_, self.classes_, self.frame_)
 
     def _frames(self, lengths: list[int], channels: int) -> tuple[int, int]:
-        """Samples of a step, and steps of the series in the middle."""
+        """Samples per step, and steps of the median series."""
         if self.precision != "float32" and channels > MAX_INTEGER_TERMS:
-            raise ValueError(f"channels must be at most {MAX_INTEGER_TERMS} at int8, got {channels}: take float32")
+            raise ValueError(f"channels must be at most {MAX_INTEGER_TERMS} at int8, got {channels}: use float32")
         median, most = int(np.median(lengths)), MAX_INTEGER_TERMS // channels
         frame = max(1, min(median // STEPS, most)) if self.frame is None else whole("frame", self.frame)
         if self.precision != "float32" and frame > most:
@@ -174,7 +174,7 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
         return frame, median // frame
 
     def _about(self) -> About:
-        """The classes, in the order of the outputs; names that are too long are cut."""
+        """The classes, in the order of the outputs; long names are cut."""
         return About(labels=tuple(str(label)[:LONGEST] for label in self.classes_), frame=self.frame_)
 
     @torch.no_grad()
@@ -189,7 +189,7 @@ class StreamClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]
 
 
 def _loss(frame: int) -> Loss:
-    """Cross-entropy of the cases, and how many they are. While training, frames begin anywhere in the first one."""
+    """Summed cross-entropy, and the number of cases. In training, frames start anywhere within the first one."""
 
     def loss(model: Model, values: Tensor, lengths: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         if frame > 1:
@@ -209,7 +209,7 @@ def _batch(standard: list[series.Series], targets: npt.NDArray[np.int64], chosen
 
 
 def _held_out(targets: npt.NDArray[np.int64], share: float, source: np.random.RandomState) -> npt.NDArray[np.bool_]:
-    """Which cases (cases) to validate on: the same share of every class, of which at least one case stays."""
+    """The cases to validate on, as a mask (cases): the same share of every class, which keeps at least one case."""
     shuffled = source.permutation(len(targets))
     order = shuffled[np.argsort(targets[shuffled], kind="stable")]
     place = np.arange(len(order))

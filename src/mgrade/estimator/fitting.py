@@ -1,4 +1,4 @@
-"""From a CSV file of recordings to a classifier on a chip, in one go: what `mgrade fit` does."""
+"""From a CSV file of recordings to a classifier on a chip: what `mgrade fit` does."""
 
 from __future__ import annotations
 
@@ -33,43 +33,43 @@ from mgrade.estimator.classifier import StreamClassifier
 from mgrade.estimator.recordings import Recordings, read_csv, split
 from mgrade.footprint import Chip
 
-# Bytes for parameters and state where neither is said: trains in seconds, and enough for most sensors.
+# The default bytes for parameters and state: trains in seconds, and is enough for most sensors.
 BUDGET = 32 * 1024
-# Shares of a label that were found on fewer recordings say little.
+# The accuracy of a label on fewer recordings says little.
 FEWEST_JUDGED = 5
-# A program may be right on so much less than its classifier before it is said.
+# A program that loses more accuracy than this to its classifier gets a remark.
 MOST_LOST = 0.02
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The recordings of a file, checked, and split into those to train on and those to judge by."""
+    """The checked recordings of a file, split for training and testing."""
 
     whole: Recordings
     training: Recordings
     held_out: Recordings
     remarks: list[str]
-    """What to say of the recordings, a line each."""
+    """About the recordings, a line each."""
     unit: str
-    """What the series are called: recordings, or pieces of so many samples."""
+    """What the series are: recordings, or pieces of so many samples."""
     lengths: dict[str, float]
-    """The count of whole recordings, and the shortest, median and longest of them in samples."""
+    """The count of whole recordings, and the samples of the shortest, the median and the longest."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A classifier, the program it becomes, and what both say of recordings they have not seen."""
+    """A classifier, its program, and the predictions of both for recordings held out."""
 
     classifier: StreamClassifier
     program: Program
     held_out: Recordings
     said: npt.NDArray[Any]
-    """What the classifier says of every recording held out."""
+    """The classifier's predictions for the recordings held out."""
     said_by_program: npt.NDArray[Any]
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """What there is to say of the training and of the recordings held out, as JSON holds it."""
+        """The facts of the training and the test, as JSON holds them."""
         return {
             "held_out": len(self.held_out.series),
             "seconds": self.seconds,
@@ -81,7 +81,7 @@ class Fitted:
         }
 
     def right(self) -> dict[str, float]:
-        """Shares of the recordings held out: by the classifier, and by the program."""
+        """The accuracy on the recordings held out, of the classifier and of the program."""
         truth = self.held_out.labels
         return {
             "classifier": float((self.said == truth).mean()),
@@ -89,7 +89,7 @@ class Fitted:
         }
 
     def confusion(self) -> dict[str, dict[str, int]]:
-        """Of each label, how many recordings the program takes for which."""
+        """For each label, how many of its recordings the program takes for which."""
         counts: dict[str, dict[str, int]] = {}
         for truth in map(str, self.classifier.classes_):
             said, times = np.unique(self.said_by_program[self.held_out.labels == truth], return_counts=True)
@@ -97,36 +97,36 @@ class Fitted:
         return counts
 
     def judged_on(self) -> dict[str, int]:
-        """Of each label, how many recordings were held out, whole or in pieces."""
+        """For each label, how many recordings were held out, whole or in pieces."""
         held = self.held_out
         return {str(label): len(np.unique(held.names[held.labels == label])) for label in self.classifier.classes_}
 
     def shortfall(self) -> list[str]:
-        """A line about a program that is right on much less than its classifier, if it is."""
+        """A line if the program is much less accurate than its classifier."""
         right = self.right()
         if right["classifier"] - right["program"] <= MOST_LOST:
             return []
         return [
             f"the {self.classifier.precision} program is right on {right['program']:.1%}, the classifier itself on"
-            f" {right['classifier']:.1%}: take --precision float32, or a larger --budget"
+            f" {right['classifier']:.1%}: try --precision float32, or a larger --budget"
         ]
 
     def stale(self, folder: Path, to: str) -> list[str]:
-        """A line about every other program in `folder`, which is not of the classifier that is there now."""
+        """A line about every other program in `folder`, which belongs to an earlier classifier."""
         others = [folder / other for other in TARGETS if other != to and (folder / other / DESCRIPTION).is_file()]
         command = f"mgrade export {shlex.quote(str(folder / 'model'))}"
         return [
-            f"{other} is of an earlier fit: `{command} --to {other.name} --out {shlex.quote(str(other))}` makes it anew"
+            f"{other} is from an earlier fit: `{command} --to {other.name} --out {shlex.quote(str(other))}` renews it"
             for other in others
         ]
 
     def write(self, folder: Path, to: str) -> dict[str, Any]:
-        """The classifier in `folder`/model, the program in `folder`/`to`; what there is to say of the latter."""
+        """Writes the classifier to `folder`/model and the program to `folder`/`to`; the latter's description."""
         make_folder(folder)
         try:
             with alone_in(folder):
                 with tempfile.TemporaryDirectory(dir=folder, prefix=".model.") as trial:
-                    self.classifier.save(trial)  # what cannot be written is found out before anything is replaced
+                    self.classifier.save(trial)  # fails before anything is replaced
                     name, about = as_name(folder.absolute().name), self.classifier.about_
                     description = write_export(self.program, name, to, folder / to, about)
                 self.classifier.save(folder / "model")
@@ -146,7 +146,7 @@ def prepare(
     test: float,
     seed: int,
 ) -> Prepared:
-    """Reads a CSV file as `read_csv` does, and holds out the share `test` of its recordings."""
+    """Reads a CSV file as `read_csv` does, checks it, and holds out the share `test` of its recordings."""
     found = read_csv(path, label=label, sequence=sequence, channels=channels)
     check_recordings(found)
     known = found if window is None else found.cut(window)
@@ -176,10 +176,10 @@ def fit(
     warn: Callable[[str], Any] = warnings.warn,
     **parameters: Any,
 ) -> Fitted:
-    """Trains within `budget` bytes and judges; `frame` and `parameters` are those of `StreamClassifier`.
+    """Trains within `budget` bytes and tests; `frame` and `parameters` are those of `StreamClassifier`.
 
-    `window`: samples of every recording, if they are pieces of one length. `tell` is called with a line about every
-    epoch, `warn` with one about every warning.
+    window: samples of every recording, if they are pieces of one length. `tell` receives a line per epoch, `warn` a
+    line per warning.
     """
     begun, met = time.monotonic(), list[str]()
     classifier = StreamClassifier(budget=budget, frame=frame, verbose=2, **parameters)
@@ -198,12 +198,12 @@ def fit(
 
 
 def _with_name(message: str, channels: tuple[str, ...]) -> str:
-    """What is said of a channel by its number, by its name."""
+    """A message about a channel, with its name instead of its number."""
     return re.sub(r"^channel (\d+)", lambda match: f"column {channels[int(match[1])]!r}", message)
 
 
 def budget_for(chip: Chip | None, asked: str | None) -> int:
-    """Bytes for parameters and state: as asked for, or half of the chip's smaller memory, but no more than `BUDGET`."""
+    """Bytes for parameters and state: as asked, or half of the chip's smaller memory, but no more than `BUDGET`."""
     if asked is not None:
         budget = read_budget(asked)
         if chip is not None and budget > (room := chip.flash or chip.ram):
@@ -216,14 +216,14 @@ def budget_for(chip: Chip | None, asked: str | None) -> int:
 
 
 def verify_on(chip: Chip, folder: Path) -> dict[str, Any]:
-    """Runs a C export on the emulated core of `chip`, and says how many steps a second its clock allows at most."""
+    """Runs a C export on the emulated core of `chip`; adds the most steps per second that its clock allows."""
     found = verify(folder, chip.core.lower())
     rate = None if chip.mhz is None else chip.mhz * 1e6 / found["instructions"]
     return {**found, "steps_a_second": rate}
 
 
 def _predict(program: Program, classifier: StreamClassifier, recordings: Recordings) -> npt.NDArray[Any]:
-    """The classes that the program gives after the last sample of each recording."""
+    """The program's predictions after the last sample of each recording."""
     steps = series.framed([one.T for one in recordings.series], classifier.frame_)
     values, lengths = series.pad(steps, torch.float32)
     outputs, _ = Streamed(program, classifier.config_)(values, lengths=lengths)
@@ -231,7 +231,7 @@ def _predict(program: Program, classifier: StreamClassifier, recordings: Recordi
 
 
 class _Lines(io.TextIOBase):
-    """A file that hands every line on."""
+    """A file that passes every line on."""
 
     def __init__(self, tell: Callable[[str], Any]):
         self._tell = tell

@@ -1,4 +1,4 @@
-"""`StreamForecaster`: how a series goes on."""
+"""`StreamForecaster`: predicts how a series continues."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from mgrade.estimator.series import Series
 from mgrade.estimator.stream import ForecastStream
 from mgrade.nn import Model
 
-# Long series are learned in pieces of so many steps, which overlap by half.
+# Training cuts long series into pieces of this many steps, which overlap by half.
 PIECE = 256
-# From so many series on, whole ones are held out; of fewer, the end of each.
+# With at least this many series, whole ones are held out; with fewer, the end of each.
 MANY = 10
 BATCH = 256
 
 
 class StreamForecaster(StreamEstimator):
-    """Predicts the next samples of series, which may have any length and any number of channels.
+    """Predicts the next samples of series of any length and any number of channels.
 
-    It learns to tell the next sample from all before it. Further ones follow by taking its own predictions as samples.
+    It learns to predict each sample from all before it. For further samples it reads its own predictions.
     X is as for `StreamClassifier`: (cases, channels, time), a list of (channels, time), or a table (cases, time) of one
-    channel, here of any width. One series alone is a list of one. Forecasts have the axes of X.
+    channel, here of any width. Pass a single series as a list of one. Forecasts have the axes of X.
 
     Parameters
     ----------
-    horizon : how many samples `predict` gives where it is not told.
-    validation : share held out: of the series, or where they are fewer than 10, the end of each.
+    horizon : default number of samples that `predict` gives.
+    validation : share held out: of the series, or of the end of each with fewer than 10 series.
 
     The others, and the attributes, are those of `StreamClassifier`.
     """
@@ -82,7 +82,7 @@ class StreamForecaster(StreamEstimator):
 
     @whole_or_not
     def fit(self, X: Any, y: Any = None) -> StreamForecaster:
-        """X as above; y is not looked at: what comes next stands in the series themselves."""
+        """X as above; y is ignored, since the series hold their own targets."""
         whole("horizon", self.horizon)
         cases, _ = self._read_training(X)
         longest = max(len(one) for one in cases.series)
@@ -105,7 +105,7 @@ class StreamForecaster(StreamEstimator):
     def predict(self, X: Any, horizon: int | None = None) -> npt.NDArray[np.float64]:
         """The next `horizon` samples of each series, with the axes of X.
 
-        (cases, channels, horizon), or (cases, horizon, channels), as `layout` says; (cases, horizon) for a table.
+        (cases, channels, horizon) or (cases, horizon, channels), depending on `layout`; (cases, horizon) for a table.
         """
         check_is_fitted(self)
         steps = whole("horizon", self.horizon if horizon is None else horizon)
@@ -116,9 +116,9 @@ class StreamForecaster(StreamEstimator):
         return ahead.transpose(0, 2, 1) if self.layout == series.LAYOUTS[0] else ahead
 
     def score(self, X: Any, y: Any = None) -> float:
-        """R^2 of predicting each sample, from the second on, from those before it: the mean over channels that vary.
+        """R^2 of predicting each sample, from the second on, from those before it; the mean over varying channels.
 
-        If none does, 1 for predicting that without an error, else 0.
+        If no channel varies, 1 for predictions without error, otherwise 0.
         """
         cases = self._read(X, any_length=True)
         model = self._double()
@@ -136,7 +136,7 @@ class StreamForecaster(StreamEstimator):
         return float(np.mean(1 - (error[:, varies] ** 2).mean(0) / target[:, varies].var(0)))
 
     def stream(self) -> ForecastStream:
-        """A new stream: `step(sample)` gives the next sample, `forecast(horizon)` as many as wanted."""
+        """A new stream: `step(sample)` predicts the next sample, `forecast(horizon)` several."""
         check_is_fitted(self)
         return ForecastStream(self.model_)
 
@@ -145,7 +145,7 @@ class StreamForecaster(StreamEstimator):
 
     @torch.no_grad()
     def _ahead(self, part: list[Series], horizon: int) -> Series:
-        """What comes after each series, (cases, horizon, channels)."""
+        """Predictions after the end of each series, (cases, horizon, channels)."""
         model = self._double()
         values, lengths = series.pad(part, torch.float64)
         outputs, state = model(values, lengths=lengths)
@@ -158,7 +158,7 @@ class StreamForecaster(StreamEstimator):
 
 
 def _loss(model: Model, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Squared errors of every next sample, and how many numbers they are of."""
+    """Summed squared errors of every next sample, and the number of predicted values."""
     y, _ = model(values[:, :-1], lengths=lengths - 1)
     valid = torch.arange(y.shape[1], device=y.device) < (lengths - 1)[:, None]
     error = torch.where(valid[..., None], y - values[:, 1:], 0)
@@ -166,7 +166,7 @@ def _loss(model: Model, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor
 
 
 def _split(standard: list[Series], share: float, source: np.random.RandomState) -> tuple[list[Series], list[Series]]:
-    """Series to train on and series to validate on: none of less than 2 steps."""
+    """Series for training and series for validation, all of at least 2 steps."""
     if len(standard) >= MANY:
         order = source.permutation(len(standard))
         held = min(max(1, round(share * len(order))), len(order) - 1) if share else 0
@@ -182,7 +182,7 @@ def _split(standard: list[Series], share: float, source: np.random.RandomState) 
 
 
 def _pieces(part: list[Series]) -> list[Series]:
-    """Series cut into pieces of at most PIECE steps and one, each begun half a piece after the one before."""
+    """Pieces of at most PIECE + 1 steps, each starting half a piece after the one before."""
     pieces = []
     for one in part:
         begins = range(0, max(1, len(one) - PIECE // 2 - 1), PIECE // 2)

@@ -1,4 +1,4 @@
-"""Training as the estimators do it: whole epochs, a warm-up and a cosine, and the weights that validated best."""
+"""Training of the estimators: whole epochs, a warm-up and a cosine, and the weights with the best validation loss."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mgrade.train import TrainingStep, cosine
 from mgrade.train.lengths import alike
 
 Batch = tuple[Tensor, ...]
-"""Values (cases, time, channels), lengths (cases), and what the loss needs beside them."""
+"""Values (cases, time, channels), lengths (cases), and what else the loss needs."""
 Loss = Callable[..., tuple[Tensor, Tensor]]
-"""loss(model, *batch) -> a sum and what to divide it by."""
-# Batches are sorted by length within so many at a time.
+"""loss(model, *batch) -> a sum and its divisor."""
+# Cases are sorted by length within this many batches.
 MIXED = 8
-# Updates of a training: the rate of every one is known before the first.
+# The most updates of a training: the rates of all of them are computed in advance.
 MOST_STEPS = 10**7
 WARMUP = 0.1
 DECAY = 0.1
@@ -27,7 +27,7 @@ DECAY = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How long and how fast."""
+    """The length and the speed of a training."""
 
     epochs: int
     batch: int
@@ -38,17 +38,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Epoch:
-    """The mean losses of one epoch; without held-out cases there is no `validation`."""
+    """The mean losses of an epoch; `validation` is None without held-out cases."""
 
     training: float
     validation: float | None
 
 
 def learn(model: Model, loss: Loss, training: Batch, held_out: Batch | None, plan: Plan) -> tuple[list[Epoch], int]:
-    """Trains `model` in place; what each epoch gave, and the one whose weights stay, counted from 1.
+    """Trains `model` in place; returns the losses of each epoch, and the epoch whose weights it keeps, from 1.
 
-    With cases held out, training ends `patience` epochs after the best validation loss and goes back to its weights;
-    without, it ends after all epochs. Random numbers are those of PyTorch's global generator.
+    With held-out cases, training ends `patience` epochs after the best validation loss and restores its weights;
+    without, it ends after all epochs. Random numbers come from PyTorch's global generator.
     """
     device = next(model.parameters()).device
     training = tuple(tensor.to(device) for tensor in training)
@@ -95,7 +95,7 @@ def learn(model: Model, loss: Loss, training: Batch, held_out: Batch | None, pla
 
 @torch.no_grad()
 def mean_loss(model: Model, loss: Loss, data: Batch, batch: int) -> float:
-    """Over all cases of `data`, without dropout."""
+    """The mean loss over all cases of `data`, without dropout."""
     model.eval()
     total, weight = 0.0, 0.0
     for rows in torch.arange(len(data[0]), device=data[0].device).split(max(batch, 256)):
@@ -105,7 +105,7 @@ def mean_loss(model: Model, loss: Loss, data: Batch, batch: int) -> float:
 
 
 def _batches(lengths: Tensor, size: int) -> list[Tensor]:
-    """All cases in random batches; on the CPU those of similar length together, so that little is padded."""
+    """All cases in random batches; on the CPU, of similar lengths, to save padding."""
     order = torch.randperm(len(lengths)).to(lengths.device)
     if lengths.is_cuda:
         return list(order.split(size))
@@ -113,7 +113,7 @@ def _batches(lengths: Tensor, size: int) -> list[Tensor]:
 
 
 def _rows(data: Batch, rows: Tensor) -> Batch:
-    """Some cases; on the CPU no longer than the longest of them. A CUDA graph wants the same shape every time."""
+    """Some cases; on the CPU, cut to the longest of them. CUDA graphs need the same shape every time."""
     values, *rest = (tensor[rows] for tensor in data)
     if not values.is_cuda:
         values = values[:, : int(rest[0].max())]

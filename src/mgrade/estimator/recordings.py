@@ -1,6 +1,6 @@
-"""Labelled recordings from a CSV file with one sample per line, and a part of them set aside for judging.
+"""Labelled recordings from a CSV file with one sample per line, and their split for training and testing.
 
-A column says what each sample is labelled, another which recording it is of; the rest are the sensor's channels.
+One column holds labels, another tells recordings apart; the rest are the sensor's channels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from mgrade.deploy.source import separator_of, told_separator
 from mgrade.estimator.series import LARGEST
 
-# Columns that a message names, and characters that it shows of a name or a field.
+# Limits of a message: columns to name, and characters of a name or a field to show.
 _SHOWN, _LONGEST = 12, 40
 
 
@@ -30,11 +30,11 @@ class Recordings(NamedTuple):
     series: list[npt.NDArray[np.float64]]
     """Each (channels, time)."""
     labels: npt.NDArray[np.str_]
-    """What each is an example of."""
+    """The label of each."""
     names: npt.NDArray[np.str_]
-    """Which recording each is of, or is a piece of."""
+    """The name of each recording; pieces share that of their recording."""
     channels: tuple[str, ...]
-    """Names of the columns they come from."""
+    """Names of the columns."""
 
     @property
     def lengths(self) -> list[int]:
@@ -47,7 +47,7 @@ class Recordings(NamedTuple):
         return Recordings(series, self.labels[wanted], self.names[wanted], self.channels)
 
     def cut(self, window: int) -> Recordings:
-        """Pieces of `window` samples; what is left at an end is dropped."""
+        """Pieces of `window` samples; drops the rest at the end of a recording."""
         if window < 1:
             raise ValueError(f"window must be at least 1, got {window}")
         for label in map(str, np.unique(self.labels)):
@@ -71,13 +71,13 @@ def read_csv(
     channels: Sequence[str] | None = None,
     window: int | None = None,
 ) -> Recordings:
-    """Reads a CSV file whose first line names its columns; commas, semicolons or tabs stand between them.
+    """Reads a CSV file whose first line names its columns, separated by commas, semicolons or tabs.
 
-    label: the column of labels. sequence: the column that tells recordings apart; without one, a new recording begins
-    where the label changes. The lines of several recordings may be mixed, as a logger of many sensors writes them:
-    those with one name are one recording, in the order of the file.
-    channels: the columns to learn from; without them, all others.
-    window: cuts recordings into pieces of so many samples; what is left at an end is dropped.
+    label: the column of labels. sequence: the column that tells recordings apart; by default, a new recording begins
+    where the label changes. Lines of several recordings may be interleaved, as a logger of many sensors writes them:
+    lines with the same name form one recording, in the order of the file.
+    channels: the columns to learn from; by default, all others.
+    window: cuts recordings into pieces of this many samples; drops the rest at the end of a recording.
     """
     if isinstance(channels, str):
         raise ValueError(f"channels must be a list of names, got {channels!r}")
@@ -101,16 +101,16 @@ def read_csv(
 
 
 def split(recordings: Recordings, share: float, seed: int = 0) -> tuple[Recordings, Recordings]:
-    """What to train on and what to judge by: `share` of every label's recordings, at least one, whole ones only."""
+    """Splits into training and test: `share` of every label's recordings, at least one, and only whole ones."""
     if not 0 < share < 1:
-        raise ValueError(f"share must lie between 0 and 1, got {share}")
+        raise ValueError(f"share must be between 0 and 1, got {share}")
     source = np.random.default_rng(seed)
     held: set[str] = set()
     for label in map(str, np.unique(recordings.labels)):
         names = np.unique(recordings.names[recordings.labels == label])
         if len(names) < 2:
             raise ValueError(
-                f"label {label!r} must have at least 2 recordings, one to train on and one to judge by, got 1"
+                f"label {label!r} must have at least 2 recordings, one for training and one for testing, got 1"
             )
         count = min(len(names) - 1, max(1, round(share * len(names))))
         held.update(source.permutation(names)[:count])
@@ -126,8 +126,10 @@ def _opened(path: Path) -> TextIO:
 
 
 def _lines(path: str | Path, file: TextIO, names: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Every line that is not empty, and before it which one it is: fields without blanks around them. A field in quotes
-    may go on in the lines that follow. `names`: columns that there should be."""
+    """Every non-empty line, as its place in the file and its stripped fields; a quoted field may span several lines.
+
+    names: the expected columns.
+    """
     above, number = 0, 1
     try:
         first, separator = file.readline(), ""
@@ -154,7 +156,7 @@ def _lines(path: str | Path, file: TextIO, names: list[str]) -> Iterator[tuple[s
 def _columns(
     path: str | Path, header: list[str], label: str, sequence: str | None, channels: Sequence[str] | None
 ) -> tuple[str, ...]:
-    """The channels, after a look at the names in the first line."""
+    """The channels, after checking the names in the first line."""
     named = [label, *([] if sequence is None else [sequence])]
     found = tuple(name for name in header if name not in named) if channels is None else tuple(channels)
     for name, times in Counter((*named, *found)).items():
@@ -174,7 +176,7 @@ def _columns(
 
 
 def _named(header: list[str]) -> str:
-    """Names of columns as one line can hold them: a file may be something else altogether."""
+    """Names of columns, shortened to one line: the file may be something else altogether."""
     shown = [name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…" for name in header[:_SHOWN]]
     return ", ".join(shown) + (f", … ({len(header)} in all)" if len(header) > _SHOWN else "")
 
@@ -217,7 +219,7 @@ def _number(where: str, column: str, text: str) -> float:
 
 
 def _advice(text: str) -> str:
-    """What to do about a field that is no number, where that can be told."""
+    """What to do about a field that is not a number, if there is anything to say."""
     if re.fullmatch(r"[+-]?\d+,\d+", text):
         return ": decimal commas are not read, write points"
     amiss = re.fullmatch(

@@ -1,4 +1,4 @@
-"""What users hand over as X, read into one form: a list of series (time, channels)."""
+"""Users' X in all its forms, read as a list of series (time, channels)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 Series = npt.NDArray[np.float64]
-# What single precision holds, in which models learn.
+# The largest value in single precision, in which models learn.
 LARGEST = float(np.finfo(np.float32).max)
 LAYOUTS = ("cases_channels_time", "cases_time_channels")
-# Spreads as a share of a mean: what float32 weights keep of it, and what is only rounding in a sum of float64.
+# Spreads relative to a mean: the smallest that float32 weights resolve, and the rounding error of float64 sums.
 LEAST_SPREAD, ROUNDING = 1e-6, 1e-12
-# Of a spread, whatever the mean: weights for channels in such units are still finite in float32.
+# The smallest spread for any mean: weights for channels in such units are still finite in float32.
 SMALLEST = 1e-30
 
 
 class Cases(NamedTuple):
-    """Series (time, channels) of any lengths, and how they came."""
+    """Series (time, channels) of any lengths, and the form they came in."""
 
     series: list[Series]
     form: str
@@ -30,12 +30,12 @@ class Cases(NamedTuple):
 
     @property
     def channels(self) -> int:
-        """Of every series."""
+        """Channels of every series."""
         return self.series[0].shape[1]
 
 
 def is_table(X: Any) -> bool:
-    """Whether X is a table (cases, time), which scikit-learn checks itself: anything but a list of series or 3 axes."""
+    """Whether X is a table (cases, time), to be checked by scikit-learn: all but lists of series and 3 axes."""
     if isinstance(X, (list, tuple)):
         return not (len(X) and hasattr(X[0], "ndim")) and getattr(_stacked(X), "ndim", 3) < 3
     if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
@@ -44,7 +44,7 @@ def is_table(X: Any) -> bool:
 
 
 def _stacked(X: Any) -> npt.NDArray[Any] | None:
-    """Nested lists as one array; None where they are of unequal lengths."""
+    """Nested lists as one array; None if their lengths differ."""
     try:
         return np.asarray(X)
     except ValueError:
@@ -57,7 +57,7 @@ def from_table(table: npt.NDArray[Any]) -> Cases:
 
 
 def read(X: Any, layout: str) -> Cases:
-    """Three axes, or a list of series with two (or one, for one channel): in the order that `layout` says."""
+    """Reads three axes, or a list of series with two (or one, for one channel), in the order of `layout`."""
     check_layout(layout)
     stacked = X if getattr(X, "ndim", 1) == 3 else None if hasattr(X[0], "ndim") else _stacked(X)
     form = "list" if stacked is None else "array"
@@ -68,29 +68,29 @@ def read(X: Any, layout: str) -> Cases:
     for index, one in enumerate(series):
         if one.shape[1] != series[0].shape[1]:
             raise ValueError(
-                f"X[{index}] must have {series[0].shape[1]} channels as X[0] has, got {one.shape[1]}{_hint(layout)}"
+                f"X[{index}] must have {series[0].shape[1]} channels like X[0], got {one.shape[1]}{_hint(layout)}"
             )
     return Cases(series, form)
 
 
 def check_present(X: Any) -> None:
-    """Refuses values that are masked, under which NumPy would read what lies there, and tables with series in cells."""
+    """Refuses masked values, whose masks NumPy would ignore, and tables with series in their cells."""
     table = X if isinstance(X, np.ndarray) else getattr(X, "values", None)  # a data frame's
     cells = table.flat[:1] if isinstance(table, np.ndarray) and table.dtype == object and table.ndim == 2 else ()
     if any(isinstance(cell, (list, tuple)) or getattr(cell, "ndim", 0) for cell in cells):
         raise ValueError("X must hold numbers, got series in its cells: give a list of arrays (channels, time)")
     if any(np.ma.is_masked(one) for one in (X, *(X if isinstance(X, (list, tuple)) else ()))):
-        raise ValueError("X must not be masked: leave out what is missing, or fill it in")
+        raise ValueError("X must not be masked: remove missing values, or fill them in")
 
 
 def check_layout(layout: str) -> None:
-    """Refuses an order of axes that is none."""
+    """Refuses an unknown order of axes."""
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
 
 
 def check_channels(cases: Cases, channels: int, layout: str) -> None:
-    """Refuses series of another number of channels than those of the fit."""
+    """Refuses series with another number of channels than in the fit."""
     if cases.channels != channels:
         turned = cases.form != "table" and any(one.shape[0] == channels for one in cases.series)
         raise ValueError(
@@ -120,7 +120,7 @@ def _numbers(X: Any, name: str) -> Series:
 
 
 def within(values: Series, name: str) -> Series:
-    """`values`, if single precision holds them."""
+    """`values`; refused if single precision cannot hold them."""
     if (largest := np.abs(values).max(initial=0)) > LARGEST:
         raise ValueError(f"{name} must be within {LARGEST:.2g} of 0, got {largest:g}")
     return values
@@ -140,10 +140,10 @@ def _one(values: Series, name: str, layout: str) -> Series:
 
 
 def statistics(series: Sequence[Series]) -> tuple[Series, Series, npt.NDArray[np.bool_]]:
-    """Mean and standard deviation (channels) of all steps, and which channels stand still: these count as 1 wide, or
-    wider.
+    """Mean and scale (channels) of all steps, and which channels are constant: their scale is set to 1 or more.
 
-    So does one that varies by less than float32 has room for beside its mean: about that there is a warning.
+    The scale is the standard deviation. A channel whose spread float32 cannot resolve beside its mean counts as
+    constant, with a warning.
     """
     steps = np.concatenate(series)
     mean, scale = steps.mean(0), steps.std(0)
@@ -154,7 +154,7 @@ def statistics(series: Sequence[Series]) -> tuple[Series, Series, npt.NDArray[np
         enough = f"{SMALLEST:g}" if tiny else f"{LEAST_SPREAD:g} of its mean"
         warnings.warn(
             f"channel {channel} must vary by at least {enough} to be told from it, got a mean of"
-            f" {mean[channel]:g} and a spread of {scale[channel]:g}: it counts as standing still;"
+            f" {mean[channel]:g} and a spread of {scale[channel]:g}: it counts as constant;"
             f" {'give it in smaller units' if tiny else 'subtract an offset'}",
             stacklevel=4,
         )
@@ -162,17 +162,17 @@ def statistics(series: Sequence[Series]) -> tuple[Series, Series, npt.NDArray[np
 
 
 def framed(series: Sequence[Series], frame: int) -> list[Series]:
-    """Series (time, channels) as a model reads them: `frame` samples at a step, (steps, frame * channels).
+    """Series (time, channels) as a model reads them, with `frame` samples per step: (steps, frame * channels).
 
-    Samples at the end that do not fill a frame are left out.
+    Drops samples at the end that do not fill a frame.
     """
     return [one[: len(one) // frame * frame].reshape(-1, frame * one.shape[1]) for one in series]
 
 
 def cut(values: Tensor, lengths: Tensor, frame: int, skip: Tensor) -> tuple[Tensor, Tensor]:
-    """Padded samples (cases, samples, channels) as frames (cases, steps, frame * channels), and how many steps.
+    """Padded samples (cases, samples, channels) as frames (cases, steps, frame * channels), and their numbers of steps.
 
-    As `framed` does it, after the first `skip` samples (cases) are left out.
+    Like `framed`, after dropping the first `skip` samples (cases).
     """
     cases, time, channels = values.shape
     steps = -(-time // frame)
@@ -182,7 +182,7 @@ def cut(values: Tensor, lengths: Tensor, frame: int, skip: Tensor) -> tuple[Tens
 
 
 def pad(series: Sequence[Series], dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    """Series as values (cases, longest, channels), zero behind their ends, and lengths (cases)."""
+    """Series as values (cases, longest, channels), padded with zeros, and lengths (cases)."""
     lengths = torch.tensor([len(one) for one in series])
     values = torch.zeros(len(series), max(1, int(lengths.max())), series[0].shape[1], dtype=dtype)
     for row, one in zip(values, series, strict=True):

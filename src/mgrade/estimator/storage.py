@@ -1,7 +1,7 @@
-"""Saved estimators: a saved model; beside it `estimator.json`, `about.json` and the sample for int8 exports. No pickle.
+"""Saved estimators: a saved model with `estimator.json`, `about.json` and the sample for int8 exports. No pickle.
 
-`estimator.json` is written last and names the weights and the sample it belongs to by their SHA-256: what is left of
-an interrupted save is refused.
+`estimator.json` is written last and names its weights and its sample by their SHA-256: loading refuses the remains of
+an interrupted save.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Estimator = TypeVar("Estimator", bound="StreamEstimator")
 
 
 def save(estimator: StreamEstimator, folder: Path) -> None:
-    """Writes a fitted estimator to `folder`. A random state that is no number is left out."""
+    """Writes a fitted estimator to `folder`, without a random state that is not a number."""
     classes = getattr(estimator, "classes_", np.zeros(0))
     if classes.dtype.kind not in "biufUO" or not all(isinstance(one, (str, int, float)) for one in classes.tolist()):
         raise ValueError(f"classes must be text or numbers to be saved, got {classes.dtype}")
@@ -43,7 +43,7 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
     make_folder(folder)
     staged = folder / f".{SAMPLE}.{os.getpid()}"
     try:
-        replace(staged, data)  # the largest file: a full disk is met before anything has changed
+        replace(staged, data)  # the largest file first: a full disk shows before anything changes
         estimator.model_.save(folder)
         os.replace(staged, folder / SAMPLE)
     finally:
@@ -72,7 +72,7 @@ def save(estimator: StreamEstimator, folder: Path) -> None:
 
 
 def load(cls: type[Estimator], folder: Path) -> Estimator:
-    """The estimator in `folder`; a ValueError if there is none, or one of another kind, or a damaged one."""
+    """The estimator in `folder`; a ValueError if it is missing, damaged or of another class."""
     path = folder / ESTIMATOR
     description = read_estimator(folder)
     if description.get("estimator") != cls.__name__:
@@ -96,15 +96,15 @@ def load(cls: type[Estimator], folder: Path) -> Estimator:
             raise ValueError("scale must be above 0")
         known = getattr(estimator, "classes_", np.zeros(0))
         if known.ndim != 1 or len(set(known.tolist())) != len(known):
-            raise ValueError("classes must be different from one another")
+            raise ValueError("classes must be distinct")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{path}: is not whole: {error!r}") from None
+        raise ValueError(f"{path}: is damaged: {error!r}") from None
     inputs, outputs = model.config.inputs, model.config.outputs
     widths = {len(estimator.mean_), len(estimator.scale_), *(one.shape[1] for one in sample)}
     if {width * estimator.frame_ for width in widths} != {inputs} or len(
         getattr(estimator, "classes_", range(outputs))
     ) != outputs:
-        raise ValueError(f"{path}: must be of a model with {inputs} inputs and {outputs} outputs")
+        raise ValueError(f"{path}: must belong to a model with {inputs} inputs and {outputs} outputs")
     estimator.model_, estimator.config_, estimator.n_channels_ = model, model.config, len(estimator.mean_)
     estimator.sample_ = sample
     estimator.about_ = read_about(folder, model.config) or estimator._about()
@@ -123,12 +123,12 @@ def _sample(path: Path) -> list[Any]:
 
 
 def _weights(folder: Path) -> str:
-    """The digest that the saved model names."""
+    """The digest of the weights, as the saved model names it."""
     return json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))["sha256"]
 
 
 def _parameters(estimator: StreamEstimator) -> dict[str, Any]:
-    """As JSON holds them: NumPy's numbers as Python's, a device as its name, no random state that is no number."""
+    """Parameters as JSON holds them: NumPy's numbers as Python's, a device by name, a random state only if a number."""
     parameters = estimator.get_params()
     if not isinstance(parameters["random_state"], (int, np.integer)):
         parameters["random_state"] = None
