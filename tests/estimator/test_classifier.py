@@ -175,7 +175,7 @@ def test_a_bad_parameter_is_named(parameter, value):
 
 def test_bad_series_are_named(fitted):
     X, y = waves(6)
-    with pytest.raises(ValueError, match=r"X\[3\] must have 2 channels as X\[0\] has, got 1"):
+    with pytest.raises(ValueError, match=r"X\[3\] must have 2 channels like X\[0\], got 1"):
         small().fit([*X[:3], X[3][:1], *X[4:]], y)
     with pytest.raises(ValueError, match=r"X\[1\] must be finite"):
         small().fit([X[0], X[1] * np.nan, *X[2:]], y)

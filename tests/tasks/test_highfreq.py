@@ -146,7 +146,7 @@ def test_the_loss_is_the_cross_entropy_and_follows_weights():
         ({"feature_length": 0}, "feature_length must be a whole number of at least 1, got 0"),
         ({"features_seed": "a"}, "features_seed must be a whole number, got 'a'"),
         ({"per_sequence": 17}, "per_sequence must be at most features = 16, got 17"),
-        ({"symbols": 2}, r"features must be at most 2, all that frequency 0\.33 allows, got 16"),
+        ({"symbols": 2}, r"features must be at most 2 at frequency 0\.33, got 16"),
         ({"test": 0}, "test must be a whole number of at least 1, got 0"),
     ],
 )

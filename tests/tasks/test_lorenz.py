@@ -156,7 +156,7 @@ def test_overlap_matches_the_definition():
 
 
 def test_overlap_refuses_what_it_cannot_count():
-    with pytest.raises(ValueError, match="k must lie within 1 and the number of points, 5, got 20"):
+    with pytest.raises(ValueError, match="k must be from 1 to the number of points, 5, got 20"):
         lorenz.overlap(torch.zeros(5, 3), torch.zeros(5, 2))
     with pytest.raises(ValueError, match="embedded must have as many points as true, 50, got 40"):
         lorenz.overlap(torch.zeros(50, 3), torch.zeros(40, 2))

@@ -174,7 +174,7 @@ def test_a_range_out_of_order_is_refused():
 
 def test_without_the_c_generator_one_line_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(_c, "LIBRARY", None)
-    with pytest.raises(ValueError, match="pathfinder needs the C generator: install mgrade where there is a C comp"):
+    with pytest.raises(ValueError, match="pathfinder needs the C generator: reinstall mgrade with a C compiler"):
         generate_set(tmp_path / "pathfinder32.npz", seed=0, count=10)
 
 

@@ -135,13 +135,13 @@ def test_what_is_missing_is_said_with_what_gets_it(tmp_path):
     with pytest.raises(ValueError) as refusal:  # noqa: PT011
         Vowels().read("train", tmp_path)
     assert str(refusal.value) == (
-        f"{tmp_path} has neither JapaneseVowels_TRAIN.ts nor JapaneseVowels.npz, and there is no package aeon, which"
-        " has a copy: `pip install --no-deps aeon` gets it, or --data says where the files are"
+        f"{tmp_path} has neither JapaneseVowels_TRAIN.ts nor JapaneseVowels.npz, and the package aeon, which has a"
+        " copy, is not installed: `pip install --no-deps aeon` gets it, or --data names the folder of the files"
     )
     task = Motions()
     write_ts(task, tmp_path, some(task))
     (tmp_path / "BasicMotions_TEST.ts").unlink()
-    with pytest.raises(ValueError, match=r"BasicMotions_TEST\.ts is missing, though the other of the two files is"):
+    with pytest.raises(ValueError, match=r"BasicMotions_TEST\.ts is missing, but the other of the two files exists"):
         task.read("test", tmp_path)
 
 
@@ -159,7 +159,7 @@ def test_what_is_missing_is_said_with_what_gets_it(tmp_path):
         (
             "train_values",
             lambda values: np.where(np.arange(len(values))[:, None] == len(values) - 1, np.float32(np.nan), values),
-            "train row 15: a series must be of finite numbers",
+            "train row 15: a series must have finite numbers",
         ),
         ("train_values", lambda values: values[1:], r"train offsets do not divide \d+ symbols into 16 rows"),
         ("train_labels", lambda labels: labels + 1, "train row 12: label must be from 0 to 3, got 4"),

@@ -241,7 +241,7 @@ def test_a_list_that_names_a_clip_that_is_not_there_is_refused_by_line(tmp_path)
             with pytest.raises(ValueError, match=rf"testing_list\.txt: line 12: .*commands/{name} is missing; `mgrade"):
                 task.read(split, tmp_path)
     path.write_text(whole + "\n" + (here / "validation_list.txt").read_text().split()[0])
-    with pytest.raises(ValueError, match=r"testing_list\.txt: .*_nohash_\d\.wav is in validation_list\.txt as well"):
+    with pytest.raises(ValueError, match=r"testing_list\.txt: .*_nohash_\d\.wav is also in validation_list\.txt"):
         task.read("test", tmp_path)
     path.write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match=r"testing_list\.txt must be lines of text"):

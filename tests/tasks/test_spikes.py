@@ -144,14 +144,18 @@ def test_damaged_files_are_refused_by_name(tmp_path):
         ("spikes/times", [[0.1], [np.nan]], "recording 1: times must be finite, from 0 on, got nan"),
         ("spikes/times", [[0.1], [-0.2]], "recording 1: times must be finite, from 0 on, got -0.2"),
         ("spikes/times", [[1j], [1j]], "recording 0: times must be numbers, got complex128"),
-        ("spikes/times", [[0.1], [0.1, 0.2]], r"recording 1 must be a row of times and one of as many units, got shap"),
+        (
+            "spikes/times",
+            [[0.1], [0.1, 0.2]],
+            r"recording 1 must be a row of times and a row of as many units, got shap",
+        ),
         (
             "spikes/times",
             np.zeros(2),
-            r"recording 0 must be a row of times and one of as many units, got shapes \(\) a",
+            r"recording 0 must be a row of times and a row of as many units, got shapes \(\) a",
         ),
-        ("spikes/times", np.float32(1), "lacks a dataset of the Heidelberg digits: spikes/times, of one axis"),
-        ("labels", None, "lacks a dataset of the Heidelberg digits: labels, of one axis"),
+        ("spikes/times", np.float32(1), "lacks a dataset of the Heidelberg digits: spikes/times, with one axis"),
+        ("labels", None, "lacks a dataset of the Heidelberg digits: labels, with one axis"),
     ],
 )
 def test_other_values_are_refused_by_file_and_row(tmp_path, name, value, message):

@@ -25,13 +25,13 @@ HOSTILE = {
     "less than nothing": ([negative("less")], "member 'less' has -1 bytes"),
     "a device": ([entry("null", tarfile.CHRTYPE)], "member 'null' is neither a plain file nor a folder"),
     "a pipe": ([entry("pipe", tarfile.FIFOTYPE)], "member 'pipe' is neither a plain file nor a folder"),
-    "a name twice": ([BATCHES[0]], r"data_batch_1.bin' is in the place of another"),
+    "a name twice": ([BATCHES[0]], r"data_batch_1.bin' has the place of another"),
     "a path too deep": (
         [("a/" * 60 + "b", b"x")],
         "has a path of more than 50 parts, or of more than 255 bytes in one",
     ),
     "a name too long": ([("a" * 256, b"x")], "has a path of more than 50 parts, or of more than 255 bytes in one"),
-    "a file as a folder": ([(f"{BATCHES[0][0]}/x", b"x")], r"data_batch_1.bin/x' is in the place of another"),
+    "a file as a folder": ([(f"{BATCHES[0][0]}/x", b"x")], r"data_batch_1.bin/x' has the place of another"),
 }
 
 
@@ -49,20 +49,20 @@ def test_hostile_archives_are_refused_whole(tmp_path, members):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (GOOD[:-20], "a: not a whole gzip file"),
-        (GOOD[: len(GOOD) // 2], "a: not a whole gzip file"),
-        (GOOD[:-8] + bytes(8), "a: not a whole gzip file: CRC check failed"),
-        (b"<html>not found</html>", "a: not a whole gzip file"),
-        (gzip.compress(b"plain text" * 100, mtime=0), "a: not a whole tar archive"),
-        (gzip.compress(gzip.decompress(GOOD)[:20000], mtime=0), "a: not a whole tar archive"),
-        (gzip.compress(PLAIN[: PLAIN.index(b"test_batch.bin") // 512 * 512]), "a header is not whole: empty header"),
-        (gzip.compress(PLAIN[: PLAIN.index(b"test_batch.bin")] + b"!" + PLAIN[-20000:]), "a header is not whole"),
-        (gzip.compress(PLAIN[:-10240] + bytes(10240) + PLAIN), "something lies behind its end"),
+        (GOOD[:-20], "a: not a complete gzip file"),
+        (GOOD[: len(GOOD) // 2], "a: not a complete gzip file"),
+        (GOOD[:-8] + bytes(8), "a: not a complete gzip file: CRC check failed"),
+        (b"<html>not found</html>", "a: not a complete gzip file"),
+        (gzip.compress(b"plain text" * 100, mtime=0), "a: not a complete tar archive"),
+        (gzip.compress(gzip.decompress(GOOD)[:20000], mtime=0), "a: not a complete tar archive"),
+        (gzip.compress(PLAIN[: PLAIN.index(b"test_batch.bin") // 512 * 512]), "a header is invalid: empty header"),
+        (gzip.compress(PLAIN[: PLAIN.index(b"test_batch.bin")] + b"!" + PLAIN[-20000:]), "a header is invalid"),
+        (gzip.compress(PLAIN[:-10240] + bytes(10240) + PLAIN), "something follows its end"),
         (
             tar([*BATCHES, extended(2**20 + 1)]),
-            "a header is extended by 104[0-9]* bytes, the most that is read is 1048576",
+            "a header is extended by 104[0-9]* bytes, the most allowed is 1048576",
         ),
-        (chained(tarfile.GNUTYPE_LONGNAME, 9), "a: not a whole tar archive: more than 8 headers extend one another"),
+        (chained(tarfile.GNUTYPE_LONGNAME, 9), "a: not a complete tar archive: more than 8 headers extend one another"),
         (chained(tarfile.GNUTYPE_LONGNAME, 3000), "more than 8 headers extend one another"),
         (chained(tarfile.XGLTYPE, 3000, lambda n: field(f"k{n}", "v")), "more than 8 headers extend one another"),
         (chained(tarfile.XGLTYPE, 2, lambda n: field(f"k{n}", "v" * 40000)), "65536 characters extend all headers"),
@@ -72,9 +72,9 @@ def test_hostile_archives_are_refused_whole(tmp_path, members):
         ),
         (
             chained(tarfile.XHDTYPE, 1, lambda n: field("GNU.sparse.map", "x")),
-            "a: not a whole tar archive: a header is",
+            "a: not a complete tar archive: a header is",
         ),
-        (tar(BATCHES[:5]), "cifar10: what was unpacked has no cifar-10-batches-bin/test_batch.bin"),
+        (tar(BATCHES[:5]), "cifar10: the unpacked files lack cifar-10-batches-bin/test_batch.bin"),
     ],
 )
 def test_damaged_archives_are_refused(tmp_path, data, message):
@@ -88,7 +88,7 @@ def test_too_much_is_refused(tmp_path, monkeypatch):
     target.mkdir()
     path = tmp_path / "a.tar.gz"
     path.write_bytes(tar([("zeros", bytes(5000))]))
-    with pytest.raises(ValueError, match="'cifar-10-batches-bin/zeros' goes beyond 4999 bytes"):
+    with pytest.raises(ValueError, match="'cifar-10-batches-bin/zeros' exceeds 4999 bytes"):
         unpack.unpack_tar(path, target, name="a", limit=4999)
     path.write_bytes(gzip.compress(bytes(5000)))
     with pytest.raises(ValueError, match="a: it unpacks to more than 4999 bytes"):

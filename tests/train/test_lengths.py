@@ -168,5 +168,5 @@ def test_for_examples_without_end_it_is_refused():
 
 
 def test_something_is_left_to_train_on():
-    with pytest.raises(ValueError, match=r"task\.held_out must leave something of 3 examples to train on, got 0\.99"):
+    with pytest.raises(ValueError, match=r"task\.held_out must leave some of 3 examples for training, got 0\.99"):
         Held(count=3, held_out=0.99).examples("train", 0, CPU)

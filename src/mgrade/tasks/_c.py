@@ -1,4 +1,4 @@
-"""The C generators: found beside this file if a compiler was there at installation, called through ctypes."""
+"""The C generators, called through ctypes; the library exists if a compiler was present at installation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from mgrade._library import load_library
 
 _POINTER, _INT64, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-# The arguments of every function; all return 0 if all went well.
+# The arguments of every function; all return 0 on success.
 _SIGNATURES = {
     "mgrade_pathfinder": (_POINTER, ctypes.c_uint64, _INT64, _INT64, _INT, _POINTER, _POINTER, _POINTER),
     "mgrade_pathfinder_paddle": (_POINTER, _INT, ctypes.c_double, _POINTER, _POINTER),
@@ -23,5 +23,5 @@ def _declare(lib: ctypes.CDLL) -> None:
         function.restype = _INT
 
 
-# The shared library, or None where it was not built.
+# The shared library, or None if it was not built.
 LIBRARY = load_library(Path(__file__).parent, "_generators", _declare)

@@ -1,4 +1,4 @@
-"""Spoken digits, some samples at a step: the Free Spoken Digit Dataset, six speakers at 8 kHz.
+"""Spoken digits, several samples per step: the Free Spoken Digit Dataset, six speakers at 8 kHz.
 
 The official distribution is a folder of WAV files; recordings 0 to 4 of each digit and speaker are its test set:
 
@@ -34,9 +34,9 @@ from mgrade.tasks.task import Batch, whole
 RATE = 8000
 """Samples per second."""
 TESTED = 5
-"""Recordings of each digit and speaker in the test set: those with an index below this."""
+"""The test set has the recordings of each digit and speaker with an index below this."""
 LOUD = 2048
-"""The sample that the model reads as 1: about the standard deviation of the recordings."""
+"""The sample value that the model reads as 1: about the standard deviation of the recordings."""
 
 Sounds = Sequence[npt.NDArray[np.int16]]
 _NAME = re.compile(r"([0-9])_([^_]+)_([0-9]+)\.wav")
@@ -44,19 +44,19 @@ _NAME = re.compile(r"([0-9])_([^_]+)_([0-9]+)\.wav")
 
 @dataclass(frozen=True, kw_only=True)
 class SpokenDigits(HeldOut):
-    """Which digit was said: a step reads the next `frame` samples as they are, one to an input channel.
+    """Which digit was said: a step reads the next `frame` raw samples, one per input channel.
 
-    A stream is fed likewise: `frame` samples of 16 bits, divided by 2048, make a step. Samples at the end of a
-    recording that do not fill a frame are left out.
+    Streams work the same way: a step takes `frame` 16-bit samples, divided by 2048. Samples at the end of a recording
+    that do not fill a frame are dropped.
     """
 
     frame: int = 40
-    """Samples of a step."""
+    """Samples per step."""
     max_samples: int = 8000
-    """Where a longer recording is cut off: 20 of 3000 are longer than a second."""
+    """Longer recordings are cut to this: 20 of 3000 are longer than a second."""
     shifts: int = 1
-    """Copies of a training recording, each begun `frame / shifts` samples after the one before, so that a frame
-    begins anywhere in a wave."""
+    """Copies of a training recording, each starting `frame / shifts` samples later, so that frames start at different
+    phases of a wave."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,11 +72,11 @@ class SpokenDigits(HeldOut):
         return 10
 
     def model_fields(self) -> dict[str, Any]:
-        """The samples of a frame in, digits out, averaged over time."""
+        """Samples of a frame in, digits out, averaged over time."""
         return {"inputs": self.frame, "outputs": self.classes, "tokens": False, "readout": "mean"}
 
     def read(self, split: str, folder: Path) -> Sequences:
-        """Samples (count, frames, frame), 16 bits each, with zeros behind the end; and lengths in frames."""
+        """16-bit samples (count, frames, frame), padded with zeros; and lengths in frames."""
         here, compact = folder / "fsdd" / "recordings", folder / "fsdd_8k.npz"
         if here.is_dir():
             sounds, labels = _from_files(split, here)
@@ -93,7 +93,7 @@ class SpokenDigits(HeldOut):
         return Sequences(frames, labels, lengths)
 
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
-        """As in `HeldOut`; the training set with all its `shifts`, each but the first a frame shorter."""
+        """As in `HeldOut`, but the training set has all `shifts`; each but the first is a frame shorter."""
         values, labels, lengths = super().examples(split, seed, device)
         if split != "train":
             return values, labels, lengths
@@ -103,20 +103,20 @@ class SpokenDigits(HeldOut):
         return torch.cat(copies), labels.repeat(self.shifts), torch.cat(shorter)
 
     def prepare(self, values: Tensor) -> Tensor:
-        """Samples (batch, frames, frame) as numbers around 0."""
+        """Samples (batch, frames, frame) as numbers of about unit size."""
         return values.float() / LOUD
 
 
 def _from_files(split: str, here: Path) -> tuple[Sounds, npt.NDArray[Any]]:
-    """The recordings of a split by digit, speaker and index, as in the compact file, and their digits."""
+    """The recordings of a split, ordered by digit, speaker and index as in the compact file, and their digits."""
     paths = dict[tuple[int, str, int], Path]()
     for path in here.glob("*.wav"):
         name = _NAME.fullmatch(path.name)
         if name is None:
-            raise ValueError(f"{path}: a recording must be called digit_speaker_index.wav, as 7_jackson_32.wav")
+            raise ValueError(f"{path}: a recording must be named digit_speaker_index.wav, such as 7_jackson_32.wav")
         key = int(name[1]), name[2], int(name[3])
         if key in paths:
-            raise ValueError(f"{path}: {paths[key].name} is the same recording by its name")
+            raise ValueError(f"{path}: {paths[key].name} names the same recording")
         paths[key] = path
     chosen = [key for key in sorted(paths) if (key[2] < TESTED) == (split == "test")]
     if not chosen:

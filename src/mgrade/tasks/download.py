@@ -1,8 +1,7 @@
-"""Official data by name: fetched, resumed where it broke off, compared by SHA-256, unpacked safely, or not there.
+"""Official data by name: downloads that resume, are compared by SHA-256 and unpacked safely, or leave nothing.
 
-A download waits as NAME.part until it is whole. What is unpacked lies in a hidden folder until all of it is there,
-and is then renamed into place. Where no digest is known, the one that was seen is said, and gzip's own checksum is the
-only check.
+A download is named NAME.part until it is complete. Unpacked files stay in a hidden folder until all are there, and are
+then renamed into place. If no digest is known, the actual one is reported, and gzip's own checksum is the only check.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from mgrade.tasks.sources import SOURCES, Remote, Source
 from mgrade.tasks.unpack import unpack_gzip, unpack_tar
 
 Progress: TypeAlias = Callable[[int, "int | None"], None]
-"""Told how many bytes there are, and how many there will be if that is known."""
+"""Receives the number of bytes so far, and the total if it is known."""
 
 _BLOCK = 2**20
 _ATTEMPTS = 5
 _SECONDS = 60.0
-# Errors of the disk, which another attempt would only meet again.
+# Errors of the disk, which another attempt would not cure.
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.EROFS)
 
 
@@ -45,10 +44,10 @@ def fetch(
     say: Callable[[str], None] = print,
     pause: float = 1.0,
 ) -> list[Path]:
-    """Gets a source into its places in the data folder, and returns them; does nothing if they are there.
+    """Downloads a source to its places in the data folder, and returns them; does nothing if they exist.
 
-    address: of a mirror: the file, or the folder where a source has several files. sha256: of that file.
-    pause: seconds before the second attempt; twice as long before each one after it.
+    address: of a mirror: the file, or the folder if the source has several files. sha256: of that file.
+    pause: seconds before the second attempt; doubles before each further one.
     """
     if name not in SOURCES:
         raise ValueError(f"name must be one of {', '.join(SOURCES)}, got {name!r}")
@@ -73,7 +72,7 @@ def fetch(
                 _move(name, source, workshop / "unpacked", folder)
             except ValueError:
                 for part in workshop.glob("*.part"):
-                    part.unlink()  # they would fail again
+                    part.unlink()  # it would fail again
                 raise
     except OSError as error:
         raise ValueError(f"{name} into {folder}: {error}") from None
@@ -81,9 +80,9 @@ def fetch(
 
 
 def download(address: str, part: Path, *, limit: int, progress: Progress | None = None, pause: float = 1.0) -> None:
-    """Downloads to the file `part`, going on after what it already holds if the server can; tries again when cut off.
+    """Downloads to the file `part`; resumes after its content if the server allows, and retries after interruptions.
 
-    It gives up after five attempts in a row that brought nothing new.
+    Gives up after five attempts in a row without progress.
     """
     _check_address(address)
     best, failures = -1, 0
@@ -91,7 +90,7 @@ def download(address: str, part: Path, *, limit: int, progress: Progress | None 
         try:
             if _attempt(address, part, limit, progress):
                 return
-            reason = "the connection was cut"
+            reason = "the connection was closed early"
         except urllib.error.HTTPError as error:
             error.close()
             reason = f"HTTP status {error.code} {error.reason}"
@@ -105,7 +104,7 @@ def download(address: str, part: Path, *, limit: int, progress: Progress | None 
         failures = 1 if size > best else failures + 1
         best = max(best, size)
         if failures == _ATTEMPTS:
-            waiting = f"; {size} bytes wait in {part}" if size else ""
+            waiting = f"; {size} bytes are kept in {part}" if size else ""
             raise ValueError(f"{address}: {reason}, {_ATTEMPTS} times in a row{waiting}")
         time.sleep(pause * 2 ** (failures - 1))
 
@@ -115,29 +114,29 @@ def _check_address(address: str) -> None:
         parts = urllib.parse.urlsplit(address)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
         fits = known and "@" not in parts.netloc
-    except ValueError:  # of what it cannot take apart
+    except ValueError:  # it cannot be parsed
         fits = False
     if not fits or not address.isascii() or not address.isprintable() or " " in address:
         raise ValueError(
-            f"address must begin with http:// or https:// and a host, without a user, all of it ASCII, got {address!r}"
+            f"address must be ASCII and begin with http:// or https:// and a host, without a user, got {address!r}"
         )
 
 
 def _attempt(address: str, part: Path, limit: int, progress: Progress | None) -> bool:
-    """One connection; whether the file is whole after it."""
+    """Downloads over one connection; whether the file is complete."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "mgrade"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
         response = urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=_SECONDS)
     except urllib.error.HTTPError as error:
-        if error.code != 416:  # 416: nothing lies behind what we have
+        if error.code != 416:  # 416: there are no further bytes
             raise
         error.close()
         if error.headers.get("Content-Range", "").rpartition("/")[2] == str(have):
             return True
         part.unlink(missing_ok=True)
         return False
-    except ValueError as error:  # of a host that is no name, here or where a server sends us
+    except ValueError as error:  # an invalid host, here or in a redirect
         raise ValueError(f"{address} cannot be opened: {error}") from None
     with response:
         given = response.headers.get("Content-Range", "")
@@ -148,12 +147,12 @@ def _attempt(address: str, part: Path, limit: int, progress: Progress | None) ->
         have = have if goes_on else 0
         total = _whole_size(have, given if goes_on else "", response.headers.get("Content-Length", ""))
         if max(have, total or 0) > limit:
-            raise ValueError(f"{address}: it must have at most {limit} bytes, the server says {total}")
+            raise ValueError(f"{address}: it must have at most {limit} bytes, the server announces {total}")
         with open(part, "ab" if goes_on else "wb") as file:
-            while block := response.read1(_BLOCK):  # what has come, even if no more will
+            while block := response.read1(_BLOCK):  # returns what has arrived, even if the rest never does
                 have += len(block)
                 if have > limit:
-                    raise ValueError(f"{address}: it must have at most {limit} bytes, more came")
+                    raise ValueError(f"{address}: it must have at most {limit} bytes, got more")
                 file.write(block)
                 if progress:
                     progress(have, total)
@@ -161,7 +160,7 @@ def _attempt(address: str, part: Path, limit: int, progress: Progress | None) ->
 
 
 def _whole_size(have: int, given: str, length: str) -> int | None:
-    """Bytes of the whole file by the headers of an answer, if they say; an answer may hold less than was asked for."""
+    """Bytes of the whole file according to the response's headers, if known; a response may cover only a part."""
     for text, before in ((given.rpartition("/")[2], 0), (length, have)):
         if text.isascii() and text.isdigit() and len(text) < 20:
             return before + int(text)
@@ -169,7 +168,7 @@ def _whole_size(have: int, given: str, length: str) -> int | None:
 
 
 def _remotes(name: str, source: Source, address: str | None, sha256: str | None) -> list[Remote]:
-    """The files of a source, from another address or with another digest if given."""
+    """The files of a source, with another address or digest if given."""
     several = len(source.remotes) > 1
     if sha256 is not None:
         if several:
@@ -187,7 +186,7 @@ def _remotes(name: str, source: Source, address: str | None, sha256: str | None)
 
 @contextmanager
 def _workshop(name: str, folder: Path) -> Iterator[Path]:
-    """A hidden folder for one process to work in: only downloads outlive a failure, if there are any."""
+    """A hidden working folder, locked for one process; after a failure, only downloads remain in it."""
     workshop = folder / f".fetch-{name}"
     workshop.mkdir(parents=True, exist_ok=True)
     held = lock(workshop / "lock")
@@ -195,7 +194,7 @@ def _workshop(name: str, folder: Path) -> Iterator[Path]:
         raise ValueError(f"{workshop}: another process is fetching {name}")
     with held:
         unpacked = workshop / "unpacked"
-        shutil.rmtree(unpacked, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(unpacked, ignore_errors=True)  # left by a killed process
         unpacked.mkdir()
         try:
             yield workshop
@@ -214,7 +213,7 @@ def _compare(part: Path, remote: Remote, say: Callable[[str], None]) -> None:
             digest.update(block)
     seen = digest.hexdigest()
     if remote.sha256 is None:
-        say(f"{remote.name}: SHA-256 {seen}; no published digest is known, so it could not be compared")
+        say(f"{remote.name}: SHA-256 {seen}; not compared, since no published digest is known")
     elif seen != remote.sha256:
         raise ValueError(f"{remote.name} from {remote.address}: SHA-256 must be {remote.sha256}, got {seen}")
 
@@ -231,7 +230,7 @@ def _unpack(source: Source, part: Path, name: str, unpacked: Path) -> None:
 
 
 def _move(name: str, source: Source, unpacked: Path, folder: Path) -> None:
-    """Into place, if all that is needed is there."""
+    """Moves unpacked files into place if nothing is missing."""
     ready = unpacked / "ready"
     ready.mkdir()
     for inside, place in source.places.items():
@@ -241,14 +240,14 @@ def _move(name: str, source: Source, unpacked: Path, folder: Path) -> None:
             wanted = [need.removeprefix(f"{place}/") for need in source.needs]
             os.replace(found[0] if found else _innermost(unpacked / "all", wanted), ready / place)
     if missing := source.missing(ready):
-        raise ValueError(f"{name}: what was unpacked has no {missing[0]}")
+        raise ValueError(f"{name}: the unpacked files lack {missing[0]}")
     for place in source.places.values():
         if not (folder / place).exists():
             os.replace(ready / place, folder / place)
 
 
 def _innermost(folder: Path, wanted: Sequence[str]) -> Path:
-    """The first folder, going down, that holds something wanted, or something else than one folder."""
+    """The outermost folder that holds a wanted file, or anything other than a single folder."""
     inside = list(folder.iterdir())
     if len(inside) != 1 or not inside[0].is_dir() or any((folder / name).exists() for name in wanted):
         return folder

@@ -1,4 +1,4 @@
-"""How sets lie in files: arrays by name, rows of unequal length one after the other, and rows padded to one length."""
+"""Data sets in files: named arrays, concatenated rows of unequal length, and rows padded to one length."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# Kinds of arrays, and how numpy codes their types.
+# Kinds of arrays, and NumPy's codes of their types.
 _WHOLE = np.typecodes["AllInteger"]
 _KINDS = {"numbers": _WHOLE + np.typecodes["Float"], "whole numbers": _WHOLE, "16-bit samples": "h", "bytes": "B"}
 
-# Members of an archive above so many bytes are refused if they are packed to less than a hundredth; images of Path-X,
-# which are mostly black, are packed to a fifth.
+# Archive members above this many bytes are refused if compressed to less than a hundredth. Images of Path-X, which are
+# mostly black, compress to a fifth.
 _HARMLESS, _MOST_PACKED = 2**26, 100
-_LONGEST = 160  # characters of an error from elsewhere
+_LONGEST = 160  # characters of another library's error message
 
 
 def arrays(path: Path, *names: str) -> list[Array]:
-    """Arrays of an npz file by name."""
+    """Reads arrays of an npz file by name."""
     try:
         with open(path, "rb") as opened:
             if not zipfile.is_zipfile(opened):
-                raise ValueError("it is no npz archive, or not a whole one")
+                raise ValueError("it is not an npz archive, or incomplete")
             _check_members(opened)
             opened.seek(0)
             file = np.load(opened, allow_pickle=False)
@@ -41,7 +41,7 @@ def arrays(path: Path, *names: str) -> list[Array]:
 
 
 def _check_members(opened: BinaryIO) -> None:
-    """Refuses what an archive of arrays never has, and what would fill the memory with next to nothing."""
+    """Refuses duplicate members, and compressed members that would fill the memory."""
     names = set[str]()
     with zipfile.ZipFile(opened) as archive:
         for member in archive.infolist():
@@ -55,13 +55,13 @@ def _check_members(opened: BinaryIO) -> None:
 
 def _array(file: np.lib.npyio.NpzFile, name: str) -> Array:
     found = file[name]
-    if not isinstance(found, np.ndarray):  # numpy hands out the bytes of what is none
+    if not isinstance(found, np.ndarray):  # NumPy returns the bytes of anything else
         raise ValueError(f"{name!r} is not an array")
     return found
 
 
 def _line(error: Exception) -> str:
-    """What an error says as one line that can be read: some repeat what lies in the file, which may be much."""
+    """An error's message as one readable line: some repeat a file's content, which may be long."""
     line = " ".join(str(error).split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
 
@@ -75,14 +75,14 @@ def contents(path: Path) -> bytes:
 
 
 def check_axis(where: str, array: Array, kind: str) -> None:
-    """Refuses an array that is empty, has not one axis, or is of another kind."""
+    """Refuses an array that is empty, of another kind, or without exactly one axis."""
     if array.ndim != 1 or not array.size or array.dtype.char not in _KINDS[kind]:
         given = f"{array.dtype} {array.shape}"
         raise ValueError(f"{where} must be {kind} on one axis, 1 or more, got {given}")
 
 
 def check_labels(where: str, labels: Array, classes: int, name: str = "label") -> None:
-    """Refuses labels that are no class: they must be whole numbers from 0, of whatever type."""
+    """Refuses labels that are not classes: whole numbers from 0, of any type."""
     check_axis(f"{where} {name}s", labels, "numbers")
     wrong = np.flatnonzero(~np.isin(labels, np.arange(classes)))
     if len(wrong):
@@ -91,13 +91,13 @@ def check_labels(where: str, labels: Array, classes: int, name: str = "label") -
 
 
 def check_names(where: str, names: Array, wanted: Sequence[str]) -> None:
-    """Refuses other names, or another order."""
+    """Refuses other names or another order."""
     if names.tolist() != list(wanted):
         raise ValueError(f"{where} must be {' '.join(wanted)}, got {' '.join(map(str, names.ravel()))}")
 
 
 def check_rows(where: str, data: Array, offsets: Array, count: int) -> None:
-    """Refuses `count` rows that do not fit their data, and empty ones."""
+    """Refuses offsets that do not divide the data into `count` non-empty rows."""
     check_axis(f"{where} offsets", offsets, "whole numbers")
     begins, ends = offsets[:-1], offsets[1:]
     if not (len(ends) == count and offsets[0] == 0 and offsets[-1] == len(data) and (begins <= ends).all()):
@@ -108,15 +108,15 @@ def check_rows(where: str, data: Array, offsets: Array, count: int) -> None:
 
 
 def check_table(path: Path, split: str, data: Array, offsets: Array, labels: Array, classes: int) -> None:
-    """Refuses rows that do not fit their data, empty ones, and labels that are no class."""
+    """Refuses offsets that do not divide the data into non-empty rows, and labels that are not classes."""
     check_labels(f"{path}: {split}", labels, classes)
     check_rows(f"{path}: {split}", data, offsets, len(labels))
 
 
 def padded(rows: Iterable[Array], count: int, longest: int, end: int, kind: Any) -> tuple[Array, Array]:
-    """`count` rows of ids, each with `end` after it, as (count, longest) with padding on the right; and lengths.
+    """`count` rows of ids, each followed by `end` and right-padded to (count, longest); and their lengths.
 
-    What does not fit is cut off, so that `end` does.
+    Long rows are cut so that `end` fits.
     """
     values, lengths = np.zeros((count, longest), kind), np.zeros(count, np.int64)
     for index, row in enumerate(rows):
@@ -128,5 +128,5 @@ def padded(rows: Iterable[Array], count: int, longest: int, end: int, kind: Any)
 
 
 def spans(offsets: Array) -> Iterable[tuple[int, int]]:
-    """Where each row begins and ends."""
+    """The begin and the end of each row."""
     return itertools.pairwise(offsets.tolist())

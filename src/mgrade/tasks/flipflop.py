@@ -1,7 +1,7 @@
 """Flip-Flop strings (Liu et al. 2023): remember the last written bit through any amount of distraction.
 
-A string alternates instructions and bits, as in `w1i0i1r1`: `w` writes the bit that follows it, `i` is followed
-by a bit to ignore, and `r` is followed by the bit that was written last. It begins with `w` and ends with `r`.
+A string alternates instructions and bits, as in `w1i0i1r1`: `w` writes the bit that follows, `i` ignores it, and `r`
+reads, so the bit written last follows. The first instruction is `w`, the last is `r`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from mgrade.tasks.task import Batch, Drawn, Part, correct, generator, probabilit
 
 SYMBOLS = "wri01"
 WRITE, READ, IGNORE, ZERO, ONE = range(5)
-# Recall is examined with this many ignored pairs between a write and its read.
+# Recall is tested with these numbers of ignored pairs between a write and its read.
 DISTANCES = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 1_000, 10_000)
 MOST_RECALLS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlipFlop(Drawn):
-    """Predict the bit after every `r`; train where a write is near, test where it is far."""
+    """Predict the bit after every `r`; writes are near in training and far in the test."""
 
     length: int = 512
     """Symbols of a string."""
     ignore: float = 0.8
     """Share of ignored pairs in the training strings."""
     test_ignore: float = 0.98
-    """Share of ignored pairs in the strings of validation and test: a read follows its write after about 70 pairs."""
+    """Share of ignored pairs in validation and test: a read follows its write after about 70 pairs."""
     targets: str = "reads"
-    """The loss is over the bits that are read (`reads`), or over every next symbol (`all`)."""
+    """The loss covers the bits after `r` (`reads`), or every next symbol (`all`)."""
     recalls: int = 200
-    """Strings per distance when recall is examined."""
+    """Strings per distance in the test of recall."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,20 +70,20 @@ class FlipFlop(Drawn):
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
         """Surprise at the next symbol, after `r` or everywhere."""
         (tokens,) = batch
-        # a whole string goes in, for the sake of its round length; what comes after its end is not asked
+        # reads the whole string, whose length is round; the output at the last symbol does not count
         logits, _ = model(tokens)
         asked = torch.ones_like(tokens, dtype=torch.bool) if self.targets == "all" else tokens == READ
         asked[:, -1] = False
         return surprise(logits, tokens.roll(-1, 1), asked, weight)
 
     def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
-        """accuracy: share of reads whose bit is predicted."""
+        """accuracy: the share of reads whose bit is predicted."""
         (tokens,) = batch
         logits, _ = model(tokens[:, :-1])
         return {"accuracy": correct(logits, tokens[:, 1:], reads(tokens))}
 
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
-        """Recall by distance: one write, so many ignored pairs, one read."""
+        """Recall by distance: a write, that many ignored pairs, a read."""
         source = generator(seed, "recall")
         accuracy = {}
         for distance in DISTANCES:
@@ -96,7 +96,7 @@ class FlipFlop(Drawn):
 def strings(count: int, length: int = 512, *, ignore: float, generator: torch.Generator) -> Tensor:
     """`count` random strings (count, length) of token ids; a pair's instruction is `i` with probability `ignore`.
 
-    The rest is shared by `w` and `r`. They are drawn on the generator's device.
+    Otherwise it is `w` or `r`, equally often. Strings are drawn on the generator's device.
     """
     if length < 4 or length % 2:
         raise ValueError(f"length must be an even number of at least 4, got {length}")
@@ -124,11 +124,11 @@ def recall_strings(count: int, distance: int, *, generator: torch.Generator) -> 
 
 
 def reads(tokens: Tensor) -> Tensor:
-    """Where the answer is judged: the steps of tokens[:, :-1] that hold `r`, (count, length - 1)."""
+    """The steps at which answers count: those of tokens[:, :-1] that hold `r`, (count, length - 1)."""
     return tokens[:, :-1] == READ
 
 
 def recall(logits: Tensor, tokens: Tensor) -> float:
-    """Share of reads whose bit has the highest of all logits (count, length - 1, symbols)."""
+    """The share of reads whose bit has the highest of the logits (count, length - 1, symbols)."""
     where = reads(tokens)
     return float((logits.argmax(-1) == tokens[:, 1:])[where].double().mean())

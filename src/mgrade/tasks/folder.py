@@ -1,4 +1,4 @@
-"""The data folder: where it is, and how to get data that are missing from it."""
+"""The data folder: where it is, and how to get data that it lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mgrade.tasks.sources import SOURCES
 
 
 def data_folder() -> Path:
-    """Where data lies: MGRADE_DATA, or the folder `data`."""
+    """The data folder: MGRADE_DATA, or `data`."""
     return Path(os.environ.get("MGRADE_DATA") or "data")
 
 
@@ -27,7 +27,7 @@ def fetching(name: str) -> str:
     """The command that fetches missing data, after what must be moved out of its way."""
     folder, source = data_folder(), SOURCES[name]
     there = "" if folder == Path("data") else option("--out", folder)
-    # a source that `fetch` would take for complete lacks something inside, so all of it must go
+    # a source that `fetch` takes for complete must lack something inside, so all its places must go
     complete = [] if source.missing(folder) else [folder / place for place in source.places.values()]
     return f"{making_way(complete or source.in_the_way(folder))}`mgrade data fetch {name}{there}` gets it"
 

@@ -1,7 +1,7 @@
 """High-frequency features: tell apart fixed patterns whose symbols change more or less often.
 
-A sequence holds a few of the possible features, each followed by a marker; at a marker the answer is the class of the
-feature just seen. The higher the frequency, the less a recurrence that averages over time has to go by.
+A sequence holds a few of the possible features, each followed by a marker; the answer at a marker is the class of the
+feature just seen. The higher the frequency, the less information is left for a recurrence that averages over time.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def feature_table(
     order: str = "shuffled",
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """`features` distinct random features (features, length) of token ids; a symbol stays for `repeats` steps.
+    """`features` distinct random features (features, length) of token ids; each symbol lasts `repeats` steps.
 
-    The next one is always another. The last is cut where the feature ends. They depend on `seed`, not on `device`.
+    Successive symbols differ; the last one is cut at the end of the feature. Features do not depend on `device`.
     """
     possible = _possible(_held(length, repeats), symbols, order)
     if features > possible:
@@ -49,14 +49,14 @@ def feature_table(
 
 
 def _possible(count: int, symbols: int, order: str) -> int:
-    """How many different features of `count` symbols there are, at least."""
+    """A lower bound on the number of different features of `count` symbols."""
     if order == "free":
         return int(symbols * (symbols - 1) ** min(count - 1, 64))
     return math.perm(symbols, min(count, symbols))
 
 
 def _shuffled(count: int, symbols: int, source: torch.Generator) -> list[int]:
-    """The whole alphabet in random order, then again in another, and so on, `count` symbols in all."""
+    """Random permutations of the alphabet, one after another, cut to `count` symbols."""
     drawn: list[int] = []
     while len(drawn) < count:
         more = torch.randperm(symbols, generator=source).tolist()
@@ -66,7 +66,7 @@ def _shuffled(count: int, symbols: int, source: torch.Generator) -> list[int]:
 
 
 def _free(count: int, symbols: int, source: torch.Generator) -> list[int]:
-    """Any symbol but the one before."""
+    """`count` random symbols, each different from the one before."""
     moves = torch.randint(1, symbols, (count,), generator=source)
     moves[0] = torch.randint(0, symbols, (), generator=source)
     return (moves.cumsum(0) % symbols).tolist()
@@ -77,23 +77,23 @@ class HighFrequency(Drawn):
     """Classify each of several features in a sequence; the marker after a feature is the token id `symbols`."""
 
     frequency: float = 0.33
-    """How often symbols change: each is repeated round(1 / frequency) times."""
+    """How often symbols change: each lasts round(1 / frequency) steps."""
     symbols: int = 16
     """Size of the alphabet, without the marker."""
     features: int = 16
-    """Possible features: the classes."""
+    """Number of possible features: the classes."""
     feature_length: int = 32
     """Steps of a feature."""
     per_sequence: int = 5
     """Features in a sequence, all different."""
     order: str = "shuffled"
-    """Symbols of a feature are the alphabet in random order (`shuffled`), or each is any but the last (`free`).
+    """A feature is the alphabet in random order (`shuffled`), or random symbols without repetitions in a row (`free`).
 
-    Shuffled features that hold the whole alphabet differ in nothing but the order of their symbols."""
+    Shuffled features that hold the whole alphabet differ only in the order of their symbols."""
     encoding: str = "symbols"
-    """What the model reads: one-hot `symbols`, or their number as one `level`, the marker the highest."""
+    """What the model reads: one-hot `symbols`, or their number as a single `level`, highest for the marker."""
     features_seed: int = 0
-    """Which features: the same in all splits, whatever the seed of the run."""
+    """Seed of the features, which are the same in all splits and runs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,13 +111,11 @@ class HighFrequency(Drawn):
             raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, got {self.encoding!r}")
         possible = _possible(_held(self.feature_length, self.repeats), self.symbols, self.order)
         if self.features > possible:
-            raise ValueError(
-                f"features must be at most {possible}, all that frequency {self.frequency} allows, got {self.features}"
-            )
+            raise ValueError(f"features must be at most {possible} at frequency {self.frequency}, got {self.features}")
 
     @property
     def repeats(self) -> int:
-        """Steps for which a symbol stays."""
+        """Steps that a symbol lasts."""
         return round(1 / self.frequency)
 
     @property
@@ -127,7 +125,7 @@ class HighFrequency(Drawn):
 
     @property
     def numbers(self) -> int:
-        """The steps of the features, each with its marker; and one of every feature, by which they are chosen."""
+        """The steps of a sequence, or the random numbers that select its features if there are more of these."""
         return max(self.features, self.per_sequence * (self.feature_length + 1))
 
     def model_fields(self) -> dict[str, Any]:
@@ -137,7 +135,7 @@ class HighFrequency(Drawn):
         return {"inputs": inputs, "outputs": self.features, "tokens": one_hot, "readout": "every"}
 
     def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
-        """Tokens (count, time), per_sequence times a feature and a marker, and the classes (count, per_sequence)."""
+        """Tokens (count, time), `per_sequence` features with their markers; and classes (count, per_sequence)."""
         device = source.device
         table = feature_table(
             self.features,
@@ -162,7 +160,7 @@ class HighFrequency(Drawn):
         return surprise(self._answers(model, tokens), labels, weight=weight)
 
     def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
-        """Share of features classified correctly."""
+        """The share of features classified correctly."""
         tokens, labels = batch
         return {"accuracy": correct(self._answers(model, tokens), labels)}
 
@@ -173,5 +171,5 @@ class HighFrequency(Drawn):
 
 
 def _held(length: int, repeats: int) -> int:
-    """How many symbols follow one another in a feature."""
+    """The number of symbols in a feature, not counting repeats."""
     return -(-length // repeats)

@@ -1,8 +1,8 @@
 """Images read pixel by pixel, row after row: CIFAR-10 in gray (Long Range Arena's Image) or in colour, and MNIST.
 
-They are read from the official distributions or from compact files of the same images:
+They come from the official distributions or from compact files of the same images:
 
-    DATA/cifar-10-batches-bin/{data_batch_1..5,test_batch}.bin    or, for gray alone, DATA/cifar10_gray.npz
+    DATA/cifar-10-batches-bin/{data_batch_1..5,test_batch}.bin    or, for gray only, DATA/cifar10_gray.npz
     DATA/mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]  or DATA/mnist.npz
 """
 
@@ -33,7 +33,7 @@ _MOST_IDX = 2**27  # bytes: MNIST's largest file has 47 million
 
 @dataclass(frozen=True, kw_only=True)
 class _Pixels(HeldOut):
-    """Images as sequences of pixels, ten classes; `shift` and `scale` of each channel, with pixels from 0 to 1."""
+    """Images as sequences of pixels, ten classes; `shift` and `scale` per channel, for pixels from 0 to 1."""
 
     shift: ClassVar[tuple[float, ...]]
     scale: ClassVar[tuple[float, ...]]
@@ -47,7 +47,7 @@ class _Pixels(HeldOut):
 
     @property
     def classes(self) -> int:
-        """Kinds of things, or digits."""
+        """Ten kinds of things, or digits."""
         return 10
 
     def model_fields(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class _Pixels(HeldOut):
         return {"inputs": len(self.shift), "outputs": self.classes, "tokens": False, "readout": "mean"}
 
     def prepare(self, values: Tensor) -> Tensor:
-        """Bytes (batch, time, channels), or without channels, to (batch, time, channels) around 0."""
+        """Bytes (batch, time[, channels]) to standardised values (batch, time, channels)."""
         pixels = values if values.ndim == 3 else values[..., None]
         # numbers, not tensors: a tensor would have to be copied to the device
         sides = zip(pixels.unbind(-1), self.shift, self.scale, strict=True)
@@ -113,9 +113,9 @@ class SequentialMnist(_Pixels):
 
 
 def gray(colours: Bytes) -> Bytes:
-    """Brightness (count, pixels) of red, green, blue (count, 3, pixels), rounded as Pillow's mode L rounds it."""
+    """Brightness (count, pixels) of red, green, blue (count, 3, pixels), rounded as in Pillow's mode L."""
     out = np.empty((len(colours), colours.shape[2]), np.uint8)
-    for begin in range(0, len(colours), 1000):  # a thousand at a time: whole numbers take four times the memory
+    for begin in range(0, len(colours), 1000):  # in parts: 32-bit numbers take four times the memory
         red, green, blue = colours[begin : begin + 1000].astype(np.uint32).transpose(1, 0, 2)
         out[begin : begin + 1000] = (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16
     return out
@@ -142,8 +142,8 @@ def _cifar(folder: Path, split: str, also: str = "") -> tuple[Bytes, Bytes]:
     if not here.is_dir():
         if (folder / "cifar-10-batches-py").is_dir():
             raise ValueError(
-                f"{folder / 'cifar-10-batches-py'} is CIFAR-10's Python version, which is pickled and not read here; "
-                f"the binary version (cifar-10-binary.tar.gz) is: {get}"
+                f"{folder / 'cifar-10-batches-py'} is CIFAR-10's Python version, which is pickled and never read;"
+                f" the binary version (cifar-10-binary.tar.gz) is needed: {get}"
             )
         raise ValueError(f"{folder} has {also}no cifar-10-batches-bin (CIFAR-10's binary version); {get}")
     colours, labels = [], []
@@ -162,7 +162,7 @@ def _cifar(folder: Path, split: str, also: str = "") -> tuple[Bytes, Bytes]:
 
 
 def _idx(path: Path, axes: int) -> tuple[Path, Bytes]:
-    """An IDX file of bytes with so many axes, packed or not: where it was found, and what it holds."""
+    """Reads an IDX file of bytes with that many axes, gzipped or not; returns its path and its content."""
     packed = path.with_name(path.name + ".gz")
     if not path.is_file() and not packed.is_file():
         raise ValueError(f"{path}[.gz] is missing; {fetching('mnist')}")
@@ -175,8 +175,8 @@ def _idx(path: Path, axes: int) -> tuple[Path, Bytes]:
         raise ValueError(f"{path}: its header must have {4 + 4 * axes} bytes, got {len(data)}")
     shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, 4 + 4 * axes, 4)]
     if 0 in shape:
-        raise ValueError(f"{path}: its header must say 1 or more along every axis, got {shape}")
+        raise ValueError(f"{path}: its header must have 1 or more along every axis, got {shape}")
     body = np.frombuffer(data, np.uint8)[4 + 4 * axes :]
     if body.size != math.prod(shape):
         raise ValueError(f"{path}: its header says {math.prod(shape)} bytes follow, got {body.size}")
-    return path, body.reshape(shape).copy()  # what lies in `data` cannot be written to
+    return path, body.reshape(shape).copy()  # a copy, since `data` is read-only

@@ -1,4 +1,4 @@
-"""What of the tasks' data lies in a folder, what is missing, and the command that gets or makes it."""
+"""The tasks' data in a folder: what is there, what is missing, and the command that gets or generates it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mgrade.tasks.sources import SOURCES
 
 @dataclass(frozen=True)
 class Generated:
-    """Something to generate: its file, what tasks read in its place, and all that must then be there."""
+    """Data to generate: its file, the official files that tasks read first, and those needed then."""
 
     title: str
     file: str
@@ -47,7 +47,7 @@ GENERATED = {
 
 
 def inventory(folder: Path, given: Path | None = None) -> list[dict[str, Any]]:
-    """A row for every set of data; commands name the folder as it was `given`, if it was."""
+    """A row for every data set; commands name the folder as `given`, if it was."""
     where = option("--data", given) if given else ""
     rows = [_fetched(name, folder, where) for name in SOURCES]
     rows += [_generated(name, folder, where) for name in GENERATED]
@@ -55,7 +55,7 @@ def inventory(folder: Path, given: Path | None = None) -> list[dict[str, Any]]:
 
 
 def maker(name: str, contour_length: int | None = None) -> tuple[str, Callable[..., None]]:
-    """The file that a generated set is called, and what makes it."""
+    """The file name of a generated set, and the function that generates it."""
     if name == "listops":
         return GENERATED[name].file, listops.generate_set
     size = 32 if name == "pathfinder" else 128
@@ -66,7 +66,7 @@ def maker(name: str, contour_length: int | None = None) -> tuple[str, Callable[.
 def _fetched(name: str, folder: Path, where: str) -> dict[str, Any]:
     source = SOURCES[name]
     missing = source.missing(folder)
-    official = [place for place in source.places.values() if (folder / place).exists()]  # which tasks read first
+    official = [place for place in source.places.values() if (folder / place).exists()]  # tasks read these first
     compact = [file for file in source.compact if (folder / file).is_file()]
     there = official + compact
     if not missing:
@@ -104,7 +104,7 @@ def _generated(name: str, folder: Path, where: str) -> dict[str, Any]:
 
 
 def _packaged(name: str, folder: Path) -> dict[str, Any]:
-    """Of what a package holds, if the data folder does not."""
+    """The row of a data set that may also come with a package."""
     task = PROBLEMS[name]
     source = task.source(folder)
     compact = source is not None and source.is_file()

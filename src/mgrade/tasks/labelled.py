@@ -1,7 +1,7 @@
-"""Labelled sequences: what all classification tasks over a fixed set have in common.
+"""Labelled sequences: the common part of all classification tasks over a fixed set.
 
-A task reads its sets from files under the data folder (`--data DIR` or MGRADE_DATA). What lies on the device is as
-compact as the files (bytes where they are bytes); `prepare` turns a batch into what the model reads.
+A task reads its sets from files in the data folder (`--data DIR` or MGRADE_DATA). On the device they stay as compact as
+in the files (bytes remain bytes); `prepare` turns a batch into what the model reads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mgrade.tasks.task import Batch, Part, Task, correct, generator, surprise
 
 
 class Sequences(NamedTuple):
-    """A set: values (count, time) or (count, time, channels), labels (count), and lengths (count) if they differ."""
+    """A set: values (count, time[, channels]), labels (count), and lengths (count) if they differ."""
 
     values: npt.NDArray[Any]
     labels: npt.NDArray[Any]
@@ -33,18 +33,18 @@ class Sequences(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled(Task):
-    """A fixed set of labelled sequences; a subclass says how to read it, how many classes it has, what goes in."""
+    """A fixed set of labelled sequences; subclasses say how to read it, its classes, and the inputs of a model."""
 
     @abstractmethod
     def read(self, split: str, folder: Path) -> Sequences:
-        """A split as the distribution has it, from the data folder."""
+        """Reads a split of the distribution from the data folder."""
 
     def prepare(self, values: Tensor) -> Tensor:
-        """What the model reads, from a batch of values; on the device, without host synchronisation."""
+        """Turns a batch of values into what the model reads; on the device, without host synchronisation."""
         return values
 
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
-        """Values, labels and, where they differ, lengths."""
+        """Values, labels and, if they differ, lengths."""
         return _batch(self.read(split, reading_folder()), device)
 
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
@@ -57,15 +57,15 @@ class Labelled(Task):
         return {"accuracy": correct(logits, batch[1]), "surprise": surprise(logits, batch[1])}
 
     def lengths(self, *batch: Tensor) -> Tensor | None:
-        """How many steps of each sequence count, (examples), where they differ."""
+        """The valid steps of each sequence, (examples), if they differ."""
         return batch[2] if len(batch) > 2 else None
 
     def cut(self, steps: int, *batch: Tensor) -> Batch:
-        """The batch without what lies behind its first `steps` steps."""
+        """The batch cut to its first `steps` steps."""
         return batch[0][:, :steps], *batch[1:]
 
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
-        """Of images: which share of the learned delays are whole rows, and how many would be by chance."""
+        """For images: the share of learned delays that are whole rows, and the share expected by chance."""
         delays = [module.position.detach().flatten() for module in model.modules() if isinstance(module, DelayConv)]
         if self.row is None or not delays:
             return {}
@@ -73,7 +73,7 @@ class Labelled(Task):
         return {"delays_at_rows": at_rows(torch.cat(delays).cpu(), self.row), "delays_at_rows_by_chance": chance}
 
     def check_test(self) -> None:
-        """Reads the test set, and lets go of it."""
+        """Reads the test set and discards it."""
         self.read("test", reading_folder())
 
     def _logits(self, model: Model, values: Tensor, labels: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -83,10 +83,10 @@ class Labelled(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut(Labelled):
-    """A set whose distribution has no validation split: a share of its training split takes that part."""
+    """A set whose distribution has no validation split: a share of its training split serves as one."""
 
     held_out: float = 0.1
-    """Share of the training set that chooses the checkpoint."""
+    """Share of the training set held out for validation."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,7 +94,7 @@ class HeldOut(Labelled):
             raise ValueError(f"held_out must be above 0 and below 1, got {self.held_out!r}")
 
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
-        """As in `Labelled`. What is held out depends on the task alone: it is the same for all seeds."""
+        """As in `Labelled`. The examples held out depend on the task alone, not on the seed."""
         if split == "test":
             return super().examples(split, seed, device)
         whole = self.read("train", reading_folder())
@@ -102,7 +102,7 @@ class HeldOut(Labelled):
         order = torch.randperm(count, generator=generator(0, "held out", count)).numpy()
         held = max(1, round(self.held_out * count))
         if held >= count:
-            raise ValueError(f"task.held_out must leave something of {count} examples to train on, got {self.held_out}")
+            raise ValueError(f"task.held_out must leave some of {count} examples for training, got {self.held_out}")
         chosen = np.sort(order[:held] if split == "validation" else order[held:])
         lengths = None if whole.lengths is None else whole.lengths[chosen]
         return _batch(Sequences(whole.values[chosen], whole.labels[chosen], lengths), device)

@@ -1,8 +1,8 @@
 """Lorenz's chaotic system: predict the next value of one coordinate, seen with noise.
 
-The set is that of Ostrow et al. (2024): every trajectory starts somewhere on one ray from the origin, its transient is
-dropped, and noise is added to what is left. A model that predicts well has rebuilt, in its hidden state, the two
-coordinates that it never sees; `overlap` measures how faithfully.
+The set follows Ostrow et al. (2024): every trajectory starts on the same ray from the origin, loses its transient, and
+gets noise. A model that predicts well has reconstructed, in its hidden state, the two coordinates that it never sees;
+`overlap` measures how faithfully.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mgrade.nn import MinGRU, Model
 from mgrade.tasks.task import Batch, Drawn, Part, generator, whole
 
 SIGMA, RHO, BETA = 10.0, 28.0, 2.667
-# Trajectories start at this point times a number from 0 to SPREAD.
+# Trajectories start at this point times a random number from 0 to SPREAD.
 START, SPREAD = (-9.7869288, -15.03852, 20.533978), 5.0
-# Terms of the Taylor series, and the longest step it takes: together exact to about 1e-11 over a time unit.
+# Terms of the Taylor series, and its longest step: exact to about 1e-11 over a time unit.
 ORDER, LONGEST_STEP = 18, 0.01
-# The longest time between two steps of a trajectory: what comes then has long forgotten what was before.
+# The longest time between two steps of a trajectory, far beyond the memory of the system.
 LONGEST_DT = 100.0
 
 NEIGHBOURS = 20
@@ -32,9 +32,9 @@ CHOICES = {"noise_kind": ("absolute", "relative"), "objective": ("mase", "mse")}
 
 
 def trajectories(count: int, length: int, source: torch.Generator, *, dt: float = 0.01, burn_in: int = 200) -> Tensor:
-    """`count` random noiseless trajectories (count, length, 3), float64, `dt` apart, without the first `burn_in` steps.
+    """`count` random noiseless trajectories (count, length, 3), float64, in steps of `dt` after `burn_in` steps.
 
-    They are drawn and integrated on the generator's device.
+    Computed on the generator's device.
     """
     scale = SPREAD * torch.rand(count, dtype=torch.float64, generator=source, device=source.device)
     state = torch.tensor(START, dtype=torch.float64, device=source.device)[:, None] * scale
@@ -50,7 +50,7 @@ def trajectories(count: int, length: int, source: torch.Generator, *, dt: float 
 
 
 def advance(state: Tensor, step: float) -> Tensor:
-    """state (3, count) `step` time units later, by the Taylor series, whose terms follow from one another."""
+    """state (3, count) after `step` time units, by the Taylor series, with each term computed from those before."""
     terms = state.new_empty(ORDER + 1, *state.shape)
     terms[0] = state
     for n in range(ORDER):
@@ -63,10 +63,10 @@ def advance(state: Tensor, step: float) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Lorenz(Drawn):
-    """Next-step prediction of the first coordinate; judged also on the other two, which training never shows.
+    """Next-step prediction of the first coordinate; also judged on the other two, which training never shows.
 
-    The figure is MASE: the sum of absolute errors over that of the naive prediction, that the value stays what it
-    was. Both sums run over all trajectories and steps of a set.
+    The figure is MASE: the sum of absolute errors, divided by that of the naive prediction that the value does not
+    change. Both sums run over all trajectories and steps of a set.
     """
 
     metric: ClassVar[str] = "mase_observed"
@@ -79,20 +79,20 @@ class Lorenz(Drawn):
     validation: int = 2000
     test: int = 2000
     length: int = 500
-    """Steps of a trajectory; one fewer is predicted."""
+    """Steps of a trajectory; all but the first are predicted."""
     noise: float = 0.05
     """Standard deviation of the noise on every coordinate."""
     noise_kind: str = "absolute"
-    """Noise in the units of the system (`absolute`, as Ostrow et al.), or as a share of each coordinate's standard
+    """Noise in the units of the system (`absolute`, as in Ostrow et al.), or as a share of each coordinate's standard
     deviation over the set (`relative`: one reading of the paper's "5 %")."""
     dt: float = 0.01
     """Time units between steps."""
     burn_in: int = 200
     """Steps dropped from the start of a trajectory."""
     objective: str = "mase"
-    """What training makes small: `mase`, or the mean squared error (`mse`, as Ostrow et al.)."""
+    """The training loss: `mase`, or the mean squared error (`mse`, as in Ostrow et al.)."""
     overlap_trajectories: int = 10
-    """Test trajectories over which hidden states are compared with true ones."""
+    """Test trajectories on which hidden states are compared with true ones."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,7 +135,7 @@ class Lorenz(Drawn):
         return full[:, :-1, :1].contiguous(), full[:, 1:, :1].contiguous(), full
 
     def source(self, split: str, seed: int) -> torch.Generator:
-        """What a fixed set is drawn from."""
+        """The random source of a fixed set."""
         return generator(seed, "lorenz", split)
 
     @property
@@ -144,7 +144,7 @@ class Lorenz(Drawn):
         return 3 * self.length
 
     def loss(self, model: Model, *batch: Tensor, weight: Tensor | None = None) -> Part:
-        """MASE, or the squared error per value; there are no classes to weigh."""
+        """MASE, or the squared error per value; there are no classes, so `weight` is unused."""
         x, target, _ = batch
         prediction = model(x)[0].float()
         if self.objective == "mase":
@@ -153,9 +153,9 @@ class Lorenz(Drawn):
         return error, error.new_full((), target.numel())
 
     def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
-        """MASE of the observed coordinate and, with each of the others as the input, of its own next value.
+        """MASE of each coordinate, given as the input; the first is the observed one.
 
-        `mase_unobserved` divides the errors of both unobserved coordinates together by the naive ones.
+        `mase_unobserved` divides the summed errors of both unobserved coordinates by the summed naive ones.
         """
         full = batch[-1]
         values = full.permute(2, 0, 1).flatten(0, 1)[..., None]
@@ -170,7 +170,7 @@ class Lorenz(Drawn):
         }
 
     def watch(self, model: Model, *examples: Tensor) -> dict[str, float]:
-        """`neighbour_overlap` of hidden and true states over the first trajectories; of minGRU layers alone."""
+        """`neighbour_overlap` of hidden and true states over the first trajectories; for minGRU layers only."""
         if model.config.recurrence != "mingru":
             return {}
         x, _, full = (part[: self.overlap_trajectories] for part in examples)
@@ -179,10 +179,7 @@ class Lorenz(Drawn):
 
     @torch.no_grad()
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
-        """True and hidden states along the first test trajectories; of the latter, the principal components.
-
-        Without minGRU layers, only the former.
-        """
+        """True states along the first test trajectories and, for minGRU layers, principal components of hidden ones."""
         x, _, full = (part[: self.overlap_trajectories] for part in self.examples("test", seed, device))
         true = full[:, :-1]
         found: dict[str, Any] = {"trajectories": _rounded(true[:SHOWN], 3)}
@@ -213,7 +210,7 @@ def hidden_states(model: Model, x: Tensor) -> Tensor:
 
 
 def overlap(true: Tensor, embedded: Tensor, k: int = NEIGHBOURS, chunk: int = 512) -> float:
-    """How many of a point's k nearest neighbours are the same in both spaces: the mean share over all points.
+    """The share of a point's k nearest neighbours that both spaces have in common, averaged over all points.
 
     true (points, 3), embedded (points, hidden). A point is its own first neighbour, so the share is at least 1 / k.
     """
@@ -221,7 +218,7 @@ def overlap(true: Tensor, embedded: Tensor, k: int = NEIGHBOURS, chunk: int = 51
     if embedded.shape[0] != points:
         raise ValueError(f"embedded must have as many points as true, {points}, got {embedded.shape[0]}")
     if not 1 <= k <= points:
-        raise ValueError(f"k must lie within 1 and the number of points, {points}, got {k}")
+        raise ValueError(f"k must be from 1 to the number of points, {points}, got {k}")
     common = torch.zeros((), dtype=torch.int64, device=true.device)
     for rows in torch.arange(points, device=true.device).split(chunk):
         first, second = (_nearest(space.double(), rows, k) for space in (true, embedded))
@@ -237,11 +234,11 @@ def _nearest(points: Tensor, rows: Tensor, k: int) -> Tensor:
 
 
 def principal_components(points: Tensor, count: int = 3) -> tuple[Tensor, Tensor]:
-    """points (points, hidden) on their first components (points, count), and each one's share of the variance."""
+    """points (points, hidden) along their first principal components (points, count), and the shares of variance."""
     centred = points.double() - points.double().mean(0)
     variance, axes = torch.linalg.eigh(centred.T @ centred)
     variance, axes = variance.flip(0)[:count], axes.flip(1)[:, :count]
-    # An axis has two directions: take the one in which its largest entry is positive.
+    # fixes the sign of each axis: its largest entry is positive
     axes = axes * axes.gather(0, axes.abs().argmax(0)[None]).sign()
     return centred @ axes, variance / centred.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
 

@@ -1,4 +1,4 @@
-"""Pathfinder (Linsley et al. 2018, Tay et al. 2021): do two discs lie on the ends of the same dashed curve?
+"""Pathfinder (Linsley et al. 2018, Tay et al. 2021): do two discs mark the ends of the same dashed curve?
 
 Images are read pixel by pixel, row after row: 1024 steps, or 16384 in Path-X. They are the official ones, or generated
 by the same rules:
@@ -34,18 +34,18 @@ SETTINGS = {32: PATH32, 128: PATHX}
 FOLDERS = {6: "curv_baseline", 9: "curv_contour_length_9", 14: "curv_contour_length_14"}
 """The official folders, by the number of dashes of a curve."""
 
-_AT_ONCE = 1000  # images generated between two reports of progress
+_AT_ONCE = 1000  # images between two reports of progress
 _MOST = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pathfinder(Labelled):
-    """One curve or two. A tenth of the images each is for validation and test, the same for all seeds."""
+    """One curve or two. A tenth of the images is for validation, another for the test, the same for all seeds."""
 
     size: int = 32
     """Side of the images: 32, or 128 for Path-X."""
     contour_length: int = 14
-    """Dashes of a curve: 6, 9 or 14; the last is what is usually meant."""
+    """Dashes of a curve: 6, 9 or 14, the usual version."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,7 +58,7 @@ class Pathfinder(Labelled):
 
     @property
     def classes(self) -> int:
-        """Two curves, or one."""
+        """Two: different curves, or the same one."""
         return 2
 
     def model_fields(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Pathfinder(Labelled):
 
 
 def file_name(size: int = 32, contour_length: int = 14) -> str:
-    """What a generated set is called in the data folder."""
+    """The file name of a generated set in the data folder."""
     return f"pathfinder{size}.npz" if contour_length == 14 else f"pathfinder{size}-{contour_length}.npz"
 
 
@@ -97,9 +97,9 @@ def generate_set(
     contour_length: int = 14,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Writes `count` images (all splits together) and their labels, as `file_name` calls them; a function of the seed.
+    """Writes `count` images (all splits together) and their labels, determined by the seed.
 
-    progress is told, now and then, how many images there are and how many there will be.
+    progress receives the number of images so far and the total, from time to time.
     """
     _check(size, contour_length)
     if not isinstance(count, int) or isinstance(count, bool) or not 10 <= count <= _MOST:
@@ -125,7 +125,7 @@ def _check(size: int, contour_length: int) -> None:
 
 
 def _chosen(count: int, split: str, path: Path) -> npt.NDArray[np.int64]:
-    """Which of the images belong to a split."""
+    """The indices of a split's images."""
     held = count // 10
     if not held:
         raise ValueError(f"{path}: there must be at least 10 images, got {count}")
@@ -146,7 +146,7 @@ def _generated(path: Path, size: int, split: str) -> Sequences:
 
 
 def _official(folder: Path, size: int, split: str) -> Sequences:
-    """The Long Range Arena's folder of one contour length. Empty images are left out: it is known to have one."""
+    """Reads the Long Range Arena's folder of one contour length, without empty files: it is known to have one."""
     listed = [(path, label) for path, label in _listed(folder) if path.stat().st_size]
     chosen = _chosen(len(listed), split, folder)
     values = np.empty((len(chosen), size * size), np.uint8)
@@ -156,7 +156,7 @@ def _official(folder: Path, size: int, split: str) -> Sequences:
 
 
 def _listed(folder: Path) -> Iterator[tuple[Path, int]]:
-    """All images and labels, in the order of the metadata: text, in spite of its name, with the label in field 3."""
+    """All images and labels in the order of the metadata: text, despite its name, with the label in field 3."""
     files = [path for path in (folder / "metadata").glob("*.npy") if path.stem.isascii() and path.stem.isdigit()]
     if not files:
         raise ValueError(f"{folder} has no metadata/*.npy")

@@ -1,7 +1,7 @@
-"""Pathfinder images (Linsley et al. 2018), generated as those of the Long Range Arena (Tay et al. 2021) were.
+"""Pathfinder images (Linsley et al. 2018), generated like those of the Long Range Arena (Tay et al. 2021).
 
-Two long snakes of dashes ("paddles") wind over every image, with some short ones between them. Two discs mark ends: of
-the same long snake (label 1), or of different ones (label 0). Peculiarities of the published generator that shape its
+Two long snakes of dashes ("paddles") wind over every image, with some short ones between them. Two discs mark the ends
+of the same long snake (label 1), or one end each of both (label 0). Quirks of the published generator that affect its
 images are kept. The work is done in C (`csrc/pathfinder.c`).
 """
 
@@ -52,26 +52,26 @@ class Settings:
     paddle_length: int = 5
     paddle_thickness: float
     margins: tuple[int, ...] = (1,)
-    """Room around a paddle, drawn for every image."""
+    """Free space around a paddle; every image takes one of these at random."""
     padding: int = 1
-    """Frame that is kept free of long snakes."""
+    """Width of the frame that long snakes avoid."""
     antialias: int = 2
-    """How much larger shapes are drawn before they are reduced."""
+    """Factor by which shapes are drawn larger before reduction."""
     seed_distance: int
-    """Between the first paddles of the long snakes; twice as far from the edges."""
+    """Distance of the first paddles of the long snakes from each other; the first keeps twice that from the edges."""
     marker_radius: float
     continuity: float = 1.8
-    """The higher, the straighter snakes go on."""
+    """Higher values make straighter snakes."""
     contour_length: int = 14
     """Paddles of a long snake."""
     distractor_length: int = 4
     """Paddles of a short snake."""
     distractors: int
-    """Short snakes, as far as there is room."""
+    """The most short snakes; fewer if there is no room."""
     snake_contrast: float
     """Brightness of short snakes before scaling."""
     paddle_contrast: float = 1.0
-    """Brightness of long snakes, in relation to short ones."""
+    """Brightness of long snakes relative to short ones."""
     paddle_retrials: int = 2
     distractor_retrials: int = 4
 
@@ -96,11 +96,11 @@ class Settings:
             raise ValueError(f"canvas must be at least {least} for such paddles, got {self.canvas}")
 
     def reach(self, margin: int) -> int:
-        """How far the picture of a paddle and its margin reaches from where the paddle starts."""
+        """How far the picture of a paddle and its margin extends from the start of the paddle."""
         return self.paddle_length + math.ceil(self.paddle_thickness) + margin
 
     def with_length(self, contour_length: int) -> Settings:
-        """The same with snakes of another length; short ones have a third of it."""
+        """The same settings with snakes of another length; short ones have a third of it."""
         return replace(self, contour_length=contour_length, distractor_length=contour_length // 3)
 
 
@@ -152,14 +152,14 @@ def _c_settings(settings: Settings) -> _CSettings:
 
 def _library() -> ctypes.CDLL:
     if _c.LIBRARY is None:
-        raise ValueError("pathfinder needs the C generator: install mgrade where there is a C compiler")
+        raise ValueError("pathfinder needs the C generator: reinstall mgrade with a C compiler present")
     return _c.LIBRARY
 
 
 def generate(settings: Settings, seed: int, begin: int, end: int, threads: int | None = None) -> tuple[Bytes, Bytes]:
     """Images [begin, end) of a seed (count, canvas, canvas) and their labels (count).
 
-    An image is a function of settings, seed and index alone, whatever the range and the number of threads.
+    An image depends only on settings, seed and index, not on the range or the number of threads.
     """
     images, labels, _ = generate_counted(settings, seed, begin, end, threads)
     return images, labels
@@ -168,7 +168,7 @@ def generate(settings: Settings, seed: int, begin: int, end: int, threads: int |
 def generate_counted(
     settings: Settings, seed: int, begin: int, end: int, threads: int | None = None
 ) -> tuple[Bytes, Bytes, Counts]:
-    """As `generate`, and for each image how many pairs of snakes were begun, and how many short ones found room."""
+    """As `generate`, and for each image the numbers of snake pairs started and of short snakes that found room."""
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"seed must be from 0 to {(1 << 64) - 1}, got {seed}")
     if not 0 <= begin <= end < 1 << 63:
@@ -189,7 +189,7 @@ def generate_counted(
 
 
 def paddle(settings: Settings, margin: int, angle: float) -> tuple[Bytes, Bytes]:
-    """The picture of one paddle that starts in the middle, and that of its margin."""
+    """The picture of a paddle that starts in the middle, and that of its margin."""
     side = 2 * settings.reach(margin) + 1
     line, mask = np.empty((side, side), np.uint8), np.empty((side, side), np.uint8)
     found = _library().mgrade_pathfinder_paddle(

@@ -1,4 +1,4 @@
-"""A reader of PNG images in 8-bit gray, the only kind that the Long Range Arena has."""
+"""A reader of 8-bit gray PNG images, the only kind in the Long Range Arena."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mgrade.tasks import _c
 Bytes = npt.NDArray[np.uint8]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-# Bits, colour (0: gray), compression, filters and interlacing, as they stand in the header.
+# Bits, colour (0: gray), compression, filters and interlacing, as in the header.
 _GRAY = bytes([8, 0, 0, 0, 0])
 
 
@@ -39,7 +39,7 @@ def read_gray(path: Path, side: int) -> Bytes:
 
 
 def _chunks(path: Path) -> tuple[bytes, bytes]:
-    """The header, and all of the packed pixels."""
+    """The header, and all compressed pixels."""
     data = path.read_bytes()
     if data[:8] != _SIGNATURE:
         raise ValueError(f"{path} is not a PNG image")
@@ -60,7 +60,7 @@ def _chunks(path: Path) -> tuple[bytes, bytes]:
 
 
 def _unfilter(path: Path, stored: bytes, side: int) -> Bytes:
-    """Pixels from rows of one filter and `side` differences each."""
+    """Pixels from rows of a filter and `side` differences each."""
     if max(stored[:: side + 1]) > 4:
         raise ValueError(f"{path}: a row has filter {max(stored[:: side + 1])}, but PNG has 0 to 4")
     out = np.empty((side, side), np.uint8)
@@ -76,7 +76,7 @@ def _unfilter(path: Path, stored: bytes, side: int) -> Bytes:
 
 
 def _unfilter_row(kind: int, stored: bytes, above: bytes) -> bytes:
-    """One row, from its filter, its differences, and the row above."""
+    """A row of pixels from its filter, its differences, and the row above."""
     if kind == 0:
         return stored
     if kind == 2:
@@ -91,6 +91,6 @@ def _unfilter_row(kind: int, stored: bytes, above: bytes) -> bytes:
 
 
 def _nearest(left: int, above: int, corner: int) -> int:
-    """Paeth's guess: the neighbour next to left + above - corner."""
+    """Paeth's prediction: the neighbour closest to left + above - corner."""
     guess = left + above - corner
     return min((left, above, corner), key=lambda neighbour: abs(guess - neighbour))

@@ -1,7 +1,7 @@
 """Retrieval of the Long Range Arena (Tay et al. 2021): are two papers of the ACL Anthology Network related by citation?
 
-Each paper is compressed on its own, and a head compares what is left of the two. The characters are those of printable
-ASCII, which with `<pad>`, `<unk>` and `<eos>` are as many as S4 counts in the distribution.
+Each paper is compressed on its own, and a head compares the results. The vocabulary is printable ASCII, which together
+with `<pad>`, `<unk>` and `<eos>` is as large as S4's for the distribution.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Retrieval(Labelled):
     """Related or not, from the characters of two papers.
 
     The official files are `aan/new_aan_pairs.{train,eval,test}.tsv`. Without them, `acl_papers.npz` stands in: papers
-    of the same kind, too few to compare with published results, but enough to try everything.
+    of the same kind, too few for a comparison with published results, but enough to try everything.
     """
 
     max_length: int = 4000
-    """Characters of a paper, with `<eos>`; the rest is cut off."""
+    """Characters of a paper, including `<eos>`; longer ones are cut."""
     vocabulary: int = 98
-    """Width of the input: so many characters from the space on, less three; all others are `<unk>`."""
+    """Width of the input: three special symbols, and characters from the space on; all others are `<unk>`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,15 +48,15 @@ class Retrieval(Labelled):
 
     @property
     def classes(self) -> int:
-        """Not related, and related."""
+        """Two: not related, and related."""
         return 2
 
     def model_fields(self) -> dict[str, Any]:
-        """Characters of two documents in, two classes out, from the means over the documents."""
+        """Characters of two documents in, two classes out, from the averages over each document."""
         return {"inputs": self.vocabulary, "outputs": 2, "tokens": True, "readout": "mean", "pair": True}
 
     def read(self, split: str, folder: Path) -> Sequences:
-        """Ids of characters (count, 2, max_length) and lengths (count, 2)."""
+        """Character ids (count, 2, max_length) and lengths (count, 2)."""
         path = folder / "aan" / f"new_aan_pairs.{FILES[split]}.tsv"
         if path.is_file():
             return self._official(path)
@@ -74,15 +74,15 @@ class Retrieval(Labelled):
         return batch[2].amax(1)
 
     def cut(self, steps: int, *batch: Tensor) -> Batch:
-        """The batch without what lies behind the first `steps` characters of its documents."""
+        """The batch cut to the first `steps` characters of its documents."""
         return batch[0][:, :, :steps], *batch[1:]
 
     def examine(self, model: Model, seed: int, device: torch.device) -> dict[str, Any]:
-        """That another set stands in for the official one, where it does."""
+        """The file that stands in for the official set, if it does."""
         return {"stand_in": STAND_IN} if self._stands_in() else {}
 
     def remark(self) -> str:
-        """Says so where another set stands in."""
+        """A remark if another set stands in."""
         return f"{STAND_IN} stands in for the official pairs: figures are not the paper's" if self._stands_in() else ""
 
     @staticmethod
@@ -125,7 +125,7 @@ def _texts(path: Path, labels: list[int]) -> Iterator[str]:
     """First and second text of every row in turn; the rows' labels are added to `labels`."""
     with open(path, "rb") as file:
         for row, line in enumerate(file, 1):
-            # as the Long Range Arena reads it: a quotation mark is a character like any other
+            # as in the Long Range Arena, quotation marks have no special meaning
             fields = line.rstrip(b"\r\n").split(b"\t")
             if len(fields) != len(COLUMNS):
                 raise ValueError(f"{path} row {row}: expected {len(COLUMNS)} columns, got {len(fields)}")
@@ -154,7 +154,7 @@ def _text(field: bytes, where: str) -> str:
 
 
 def _paper(data: Array, where: str) -> str:
-    """A paper that was cut off after a number of bytes, perhaps within its last character."""
+    """The text of a paper that was cut after a number of bytes, possibly within its last character."""
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(data.tobytes())
     except UnicodeDecodeError as error:
@@ -163,7 +163,7 @@ def _paper(data: Array, where: str) -> str:
 
 
 def _check_pairs(where: str, cited: Array, papers: int) -> None:
-    """Refuses what are not pairs of papers, one pair or more, by their rows."""
+    """Refuses anything but pairs of papers, given by their rows, and an empty list."""
     if cited.ndim != 2 or cited.shape[1] != 2 or not cited.size or cited.dtype.kind not in "iu":
         raise ValueError(f"{where} must be pairs of whole numbers (1 or more, 2), got {cited.dtype} {cited.shape}")
     wrong = np.flatnonzero(((cited < 0) | (cited >= papers)).any(1) | (cited[:, 0] == cited[:, 1]))
@@ -173,9 +173,9 @@ def _check_pairs(where: str, cited: Array, papers: int) -> None:
 
 
 def stand_in_pairs(split: str, cited: Array, papers: int, where: str = "citation_pairs") -> tuple[Array, Array]:
-    """Pairs of papers (count, 2) and labels: those that cite, as many that do not, 80, 10 and 10 % of all by split.
+    """Pairs of papers (count, 2) and labels: equally many with and without a citation; 80, 10 and 10 % by split.
 
-    Two papers make one pair, whichever cites the other.
+    Two papers form a single pair, whichever cites the other.
     """
     source = np.random.default_rng(derive(0, "retrieval stand-in"))
     related: dict[tuple[int, int], tuple[int, int]] = {}

@@ -1,7 +1,7 @@
-"""Selective copying (Gu & Dao 2024): pick a few symbols out of a long row of distractors and give them back in order.
+"""Selective copying (Gu & Dao 2024): pick a few symbols out of a long row of distractors and repeat them in order.
 
-Symbols stand at random steps, all other steps hold the distractor, and the sequence ends in markers: at the first the
-answer is the first symbol, at the second the second, and so on. As distances vary, no fixed set of delays will do.
+Symbols are at random steps, all other steps hold the distractor, and the sequence ends in markers: the answer at the
+first marker is the first symbol, at the second the second, and so on. As distances vary, fixed delays do not suffice.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mgrade.tasks.task import Batch, Drawn, Part, correct, surprise, whole
 
 
 def positions(count: int, size: int, among: int, *, generator: torch.Generator) -> Tensor:
-    """`count` random sets (count, size) of distinct numbers below `among`, ascending; every set is as likely.
+    """`count` uniformly random sets (count, size) of distinct numbers below `among`, in ascending order.
 
-    Floyd's algorithm: draw below among - size + 1, then below one more, and so on; instead of a number that is there
-    already, take the highest that could have been drawn, which cannot be.
+    Floyd's algorithm: draw a number below among - size + 1, then one below among - size + 2, and so on. If a number is
+    taken already, take the highest possible one instead, which is still free.
     """
     device = generator.device
     highest = torch.arange(among - size, among, device=device)
@@ -43,7 +43,7 @@ class SelectiveCopying(Drawn):
     symbols: int = 16
     """Size of the alphabet, without distractor and marker."""
     markers_within: bool = True
-    """The markers are the last of the `length` steps; otherwise they come after them, as in Mamba's code."""
+    """The markers are the last of the `length` steps; if false, they follow them, as in Mamba's code."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +66,7 @@ class SelectiveCopying(Drawn):
 
     @property
     def numbers(self) -> int:
-        """All, markers and what is before them."""
+        """All steps, including markers."""
         return self.content + self.values
 
     def model_fields(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class SelectiveCopying(Drawn):
         return {"inputs": self.symbols + 2, "outputs": self.symbols, "tokens": True, "readout": "every"}
 
     def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
-        """Tokens (count, content + values), int32, and the symbols in order (count, values)."""
+        """Tokens (count, content + values), int32, and the symbols to repeat (count, values)."""
         device, distractor, marker = source.device, self.symbols, self.symbols + 1
         labels = torch.randint(0, self.symbols, (count, self.values), generator=source, device=device)
         where = positions(count, self.values, self.content, generator=source)
@@ -88,7 +88,7 @@ class SelectiveCopying(Drawn):
         return surprise(self._answers(model, tokens), labels, weight=weight)
 
     def judge(self, model: Model, *batch: Tensor) -> dict[str, Part]:
-        """Share of symbols given back correctly, and of sequences without a mistake."""
+        """The share of symbols repeated correctly, and of sequences without a mistake."""
         tokens, labels = batch
         answers = self._answers(model, tokens)
         whole = (answers.argmax(-1) == labels).all(1).sum()

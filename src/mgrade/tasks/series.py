@@ -1,7 +1,7 @@
-"""Short series of several channels: who says a vowel (Japanese Vowels), which way someone moves (Basic Motions).
+"""Short series of several channels: who says a vowel (Japanese Vowels), how someone moves (Basic Motions).
 
-They are read from the archive's own files, from compact files of the same values, or else from the copies inside the
-package aeon, wherever that is installed (it is looked into, not imported):
+They are read from the archive's own files, from compact files of the same values, or from the copies inside the package
+aeon, if it is installed (which is never imported):
 
     DATA/[PROBLEM/]PROBLEM_{TRAIN,TEST}.ts    or DATA/PROBLEM.npz    or aeon/datasets/data/PROBLEM/
 
@@ -29,7 +29,7 @@ GET = "pip install --no-deps aeon"
 
 @dataclass(frozen=True, kw_only=True)
 class Archived(HeldOut):
-    """A classification problem of the archive, each channel standardised by the steps of its training set."""
+    """A classification problem of the archive, with each channel standardised over all steps of the training set."""
 
     problem: ClassVar[str]
     title: ClassVar[str]
@@ -39,7 +39,7 @@ class Archived(HeldOut):
 
     @property
     def classes(self) -> int:
-        """As many as have names."""
+        """The number of names."""
         return len(self.names)
 
     def model_fields(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Archived(HeldOut):
         return {"inputs": self.channels, "outputs": self.classes, "tokens": False, "readout": "mean"}
 
     def read(self, split: str, folder: Path) -> Sequences:
-        """Standardised values (count, longest, channels) with zeros behind the end of a series, and lengths."""
+        """Standardised values (count, longest, channels), padded with zeros, and lengths."""
         shift, scale = self.standard(folder)
         series, labels = self._series(split, folder)
         lengths = np.array([len(one) for one in series])
@@ -57,9 +57,9 @@ class Archived(HeldOut):
         return Sequences(values, labels, lengths)
 
     def standard(self, folder: Path) -> tuple[Series, Series]:
-        """Mean and standard deviation (channels) of all steps of the training set, held out or not.
+        """Mean and standard deviation (channels) of all steps of the training set, including those held out.
 
-        Whoever feeds a trained model takes the first off every step, and divides by the second.
+        Inputs of a trained model must have this mean subtracted, and be divided by the deviation.
         """
         steps = np.concatenate(self._series("train", folder)[0]).astype(np.float64)
         scale = steps.std(0)
@@ -67,11 +67,11 @@ class Archived(HeldOut):
 
     @property
     def files(self) -> tuple[str, str]:
-        """The archive's own files, to train and to test."""
+        """The archive's own files, for training and test."""
         return f"{self.problem}_TRAIN.ts", f"{self.problem}_TEST.ts"
 
     def source(self, folder: Path) -> Path | None:
-        """What is read: a folder of .ts files, or the compact file; None if there is neither, also not in aeon."""
+        """The folder of .ts files or the compact file to read; None if there is neither, not even in aeon."""
         compact, inside = folder / f"{self.problem}.npz", _inside_aeon(self.problem)
         for place in (folder, folder / self.problem):
             if any((place / file).is_file() for file in self.files):
@@ -79,17 +79,17 @@ class Archived(HeldOut):
         return compact if compact.is_file() else inside
 
     def _series(self, split: str, folder: Path) -> tuple[Sequence[Series], npt.NDArray[Any]]:
-        """The series (time, channels) of a split as they were recorded, and their classes."""
+        """The recorded series (time, channels) of a split, and their classes."""
         source = self.source(folder)
         if source is None:
             raise ValueError(
-                f"{folder} has neither {self.files[0]} nor {self.problem}.npz, and there is no package aeon,"
-                f" which has a copy: `{GET}` gets it, or --data says where the files are"
+                f"{folder} has neither {self.files[0]} nor {self.problem}.npz, and the package aeon, which has a"
+                f" copy, is not installed: `{GET}` gets it, or --data names the folder of the files"
             )
         if source.is_file():
             return self._compact(split, source)
         if not (path := source / self.files[split == "test"]).is_file():
-            raise ValueError(f"{path} is missing, though the other of the two files is there")
+            raise ValueError(f"{path} is missing, but the other of the two files exists")
         return read_ts(path, self.channels, self.names)
 
     def _compact(self, split: str, path: Path) -> tuple[Sequence[Series], npt.NDArray[Any]]:
@@ -103,13 +103,13 @@ class Archived(HeldOut):
         series = [values[begin:end] for begin, end in spans(offsets)]
         for row, one in enumerate(series):
             if not np.isfinite(one).all():
-                raise ValueError(f"{path}: {split} row {row}: a series must be of finite numbers")
+                raise ValueError(f"{path}: {split} row {row}: a series must have finite numbers")
         return series, labels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vowels(Archived):
-    """Which of nine men says two vowels: 7 to 29 steps of 12 cepstral coefficients; 270 to train, 370 to test."""
+    """Which of nine men says two vowels: 7 to 29 steps of 12 cepstral coefficients; 270 for training, 370 for test."""
 
     problem: ClassVar[str] = "JapaneseVowels"
     title: ClassVar[str] = "Japanese Vowels: nine speakers, 12 channels"
@@ -119,7 +119,7 @@ class Vowels(Archived):
 
 @dataclass(frozen=True, kw_only=True)
 class Motions(Archived):
-    """How someone moves: 100 steps of a watch's accelerometer and gyroscope, ten a second; 40 to train, 40 to test."""
+    """How someone moves: 100 steps of a watch's accelerometer and gyroscope, at 10 Hz; 40 for training, 40 for test."""
 
     problem: ClassVar[str] = "BasicMotions"
     title: ClassVar[str] = "Basic Motions: four activities, 6 channels"
@@ -131,7 +131,7 @@ PROBLEMS: dict[str, Archived] = {"vowels": Vowels(), "motions": Motions()}
 
 
 def _inside_aeon(problem: str) -> Path | None:
-    """The folder of a problem inside the package aeon, if that is installed; it is not imported."""
+    """The folder of a problem inside the package aeon, if installed; does not import it."""
     found = importlib.util.find_spec("aeon")
     for place in (found and found.submodule_search_locations) or ():
         if (folder := Path(place) / "datasets" / "data" / problem).is_dir():

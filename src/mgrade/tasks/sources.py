@@ -1,6 +1,6 @@
-"""Where official data comes from: addresses and digests, and where tasks read what is in them.
+"""The sources of official data: addresses, digests, and the places where tasks read their files.
 
-A digest is in the table only where it is published and known for certain.
+The table has a digest only if it is published and known for certain.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _GIB = 2**30
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to download, and its SHA-256 if it is known."""
+    """A file to download, and its SHA-256 if known."""
 
     address: str
     sha256: str | None = None
@@ -27,30 +27,30 @@ class Remote:
 
 @dataclass(frozen=True)
 class Source:
-    """Files that belong together, and where they go in the data folder."""
+    """Files that belong together, and their places in the data folder."""
 
     title: str
     remotes: tuple[Remote, ...]
     kind: str
-    """`tar.gz` (unpacked, without the folders that are around everything), `gz` (unpacked) or `file` (as it is)."""
+    """`tar.gz` (unpacked, without enclosing folders), `gz` (unpacked) or `file` (unchanged)."""
     places: dict[str, str]
-    """Folders in what is unpacked, and what they are called in the data folder; `` for all of it."""
+    """Unpacked folders and their names in the data folder; `` stands for everything unpacked."""
     needs: tuple[str, ...]
-    """What tasks read, as paths in the data folder; it may also lie there packed by gzip."""
+    """The files that tasks read, as paths in the data folder; gzipped ones count, too."""
     limit: int
-    """Bytes that a download, and what is unpacked from it, may have at most."""
+    """The most bytes of a download, and of its unpacked content."""
     compact: tuple[str, ...] = ()
-    """Files of the data folder that tasks read in its place."""
+    """Files of the data folder that tasks read instead."""
     compact_for: str | None = None
-    """The only task that does, if others cannot."""
+    """The only task that reads them, if others cannot."""
 
     def missing(self, folder: Path, place: str = "") -> list[str]:
-        """What is needed and not there; of one place, or of all."""
+        """The needed files that are missing, in one place or in all."""
         needs = [need for need in self.needs if need.startswith(place)]
         return [need for need in needs if not any((folder / f"{need}{end}").exists() for end in ("", ".gz"))]
 
     def in_the_way(self, folder: Path) -> list[Path]:
-        """Places that are there but lack something, and so keep the source from being fetched."""
+        """Existing but incomplete places, which keep the source from being fetched."""
         places = [place for place in self.places.values() if self.missing(folder, f"{place}/")]
         return [folder / place for place in places if (folder / place).exists()]
 

@@ -40,22 +40,22 @@ _COMPACT = {"train": "speech10_train.npz", "validation": "speech10_val_test.npz"
 
 @dataclass(frozen=True, kw_only=True)
 class Speech(Labelled):
-    """Which word was said: raw sound, one channel, padded with silence on the right to one second."""
+    """Which word was said: raw sound, one channel, padded with silence at the end to one second."""
 
     words: str = "35"
     """`35` (all words of v0.02) or `10` (the commands yes, no, up, down, left, right, on, off, stop, go)."""
     rate: int = 16000
     """Samples per second: 16000, or 8000 by averaging neighbours 1:2:1 and keeping every second sample."""
     exact_length_only: bool = False
-    """Leave out clips that are not exactly a second long."""
+    """Skip clips that are not exactly a second long."""
     parts: str = "lists"
-    """`lists`: validation and test as the distribution lists them, no speaker in two sets; `random`: 70, 15 and
-    15 % of all clips at random, speakers shared, as papers on the ten commands have it (24482 / 5246 / 5247)."""
+    """`lists`: validation and test as listed by the distribution, no speaker in two sets; `random`: 70, 15 and 15 % of
+    all clips at random, with shared speakers, as in papers on the ten commands (24482 / 5246 / 5247)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         words: Any = self.words
-        if type(words) is int:  # as a recipe may have it, without quotes
+        if type(words) is int:  # in a recipe, without quotes
             object.__setattr__(self, "words", str(words))
         for name, choices in (("words", ("35", "10")), ("rate", (16000, 8000)), ("parts", ("lists", "random"))):
             if getattr(self, name) not in choices or type(getattr(self, name)) is not type(choices[0]):
@@ -71,7 +71,7 @@ class Speech(Labelled):
 
     @property
     def classes(self) -> int:
-        """One for each word."""
+        """The number of words."""
         return len(self.vocabulary)
 
     def model_fields(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Speech(Labelled):
         return {"inputs": 1, "outputs": self.classes, "tokens": False, "readout": "mean"}
 
     def read(self, split: str, folder: Path) -> Sequences:
-        """Samples (count, rate), 16 bits each; or mu-law codes (count, rate), 8 bits each, of the compact files."""
+        """16-bit samples (count, rate), or 8-bit mu-law codes (count, rate) of the compact files."""
         here = folder / "speech_commands"
         if here.is_dir():
             return self._from_clips(split, here)
@@ -93,7 +93,7 @@ class Speech(Labelled):
         """Samples or codes (batch, time) to sound (batch, time, 1) from -1 to 1."""
         if values.dtype != torch.uint8:
             return (values.float() / 32768)[..., None]
-        # the table is made where it is used: 256 entries cost less than keeping one per device
+        # the table is computed on the device: for 256 entries, that is simpler than keeping one per device
         table = expand(torch.arange(256, device=values.device))
         return table.index_select(0, values.flatten().int()).view(*values.shape, 1)
 
@@ -129,7 +129,7 @@ class Speech(Labelled):
         return paths
 
     def _listed(self, split: str, here: Path) -> list[Path]:
-        """The clips of one official list, or those of neither."""
+        """The clips of an official list, or, for training, those in neither list."""
         paths = {f"{path.parent.name}/{path.name}": path for path in self._clips(here)}
         lists = {}
         for part, name in (("validation", "validation_list.txt"), ("test", "testing_list.txt")):
@@ -137,12 +137,12 @@ class Speech(Labelled):
                 raise ValueError(f"{here / name} is missing; {fetching(_NAME)}")
             lists[part] = self._named(here / name, paths)
         if both := sorted(set.intersection(*lists.values()) - {""}):
-            raise ValueError(f"{here / 'testing_list.txt'}: {both[0]} is in validation_list.txt as well")
+            raise ValueError(f"{here / 'testing_list.txt'}: {both[0]} is also in validation_list.txt")
         taken = lists.get(split, set.union(*lists.values()))
         return [path for name, path in paths.items() if (name in taken) == (split in lists)]
 
     def _named(self, path: Path, there: Collection[str]) -> set[str]:
-        """The clips that a list names, those of words that are not asked for among them; the others must be there."""
+        """The clips named by a list, including those of unwanted words; the wanted ones must exist."""
         other = set(WORDS).difference(self.vocabulary)
         try:
             lines = contents(path).decode().splitlines()
@@ -155,7 +155,7 @@ class Speech(Labelled):
         return set(names)
 
     def _drawn(self, split: str, here: Path) -> list[Path]:
-        """70, 15 and 15 % at random: the same clips for all seeds."""
+        """A random 70, 15 or 15 % of the clips, the same for all seeds."""
         paths = self._clips(here)
         if self.exact_length_only:
             paths = [path for path in paths if len(read_wav(path)) == RATE]
@@ -189,9 +189,9 @@ def expand(codes: Tensor) -> Tensor:
 
 
 def halve(clip: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
-    """A clip at half the rate: every second sample, after (1, 2, 1) / 4 over neighbours, which is silent at the top.
+    """A clip at half the rate: every second sample after a filter (1, 2, 1) / 4.
 
-    That filter passes half the amplitude where the new rate ends: simple, not steep.
+    The filter blocks the highest old frequency and halves the amplitude at the highest new one: simple, not steep.
     """
     wide = np.pad(clip.astype(np.int32), 1)
     smooth = (wide[:-2] + 2 * wide[1:-1] + wide[2:] + 2) >> 2
@@ -199,8 +199,10 @@ def halve(clip: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
 
 
 def read_wav(path: Path, rate: int | None = RATE) -> npt.NDArray[np.int16]:
-    """The samples of a WAV file: one channel, 16 bits, `rate` a second (None: any), and one sample or more; all else is
-    refused."""
+    """The samples of a WAV file with one channel of 16 bits, `rate` samples per second (None: any), and not empty.
+
+    Any other file is refused.
+    """
     try:
         with wave.open(str(path), "rb") as file:
             header = file.getparams()

@@ -2,8 +2,8 @@
 
     DATA/shd/shd_train.h5[.gz], DATA/shd/shd_test.h5[.gz]
 
-The files are HDF5 and need the package h5py. There is no official validation set: a share of the training set is
-held out. The test set has two speakers whom the training set does not have.
+The files are HDF5 and need the package h5py. There is no official validation set: a share of the training set is held
+out. Two speakers are only in the test set.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mgrade.tasks.unpack import read_gzip
 
 FIBRES = 700
 CLASSES = 20
-_MOST_BYTES = 2**32  # of a file once it is unpacked
+_MOST_BYTES = 2**32  # of an unpacked file
 _DATASETS = ("spikes/times", "spikes/units", "labels")
 
 
@@ -39,9 +39,9 @@ class HeidelbergDigits(HeldOut):
     bin_ms: float = 5.0
     """Width of a time bin, in milliseconds."""
     group: int = 5
-    """Neighbouring fibres that are summed to one channel."""
+    """Neighbouring fibres summed into a channel."""
     max_steps: int = 280
-    """Bins of a recording, padded on the right; the longest recording is under 1.4 s. Later spikes are dropped."""
+    """Bins of a recording, right-padded; later spikes are dropped. The longest recording is under 1.4 s."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +66,7 @@ class HeidelbergDigits(HeldOut):
         return {"inputs": self.channels, "outputs": self.classes, "tokens": False, "readout": "sum"}
 
     def read(self, split: str, folder: Path) -> Sequences:
-        """Counts (count, max_steps, channels) as bytes, and lengths up to the last spike."""
+        """Spike counts (count, max_steps, channels) as bytes, and lengths up to the last spike."""
         path, times, units, labels = _spikes(folder / "shd" / f"shd_{split}.h5")
         check_labels(f"{path}:", labels, CLASSES)
         counts = np.zeros((len(labels), self.max_steps, self.channels), np.uint8)
@@ -77,15 +77,15 @@ class HeidelbergDigits(HeldOut):
         return Sequences(counts, labels, lengths)
 
     def prepare(self, values: Tensor) -> Tensor:
-        """Counts as numbers."""
+        """Spike counts as float32."""
         return values.float()
 
     def count(self, times: npt.NDArray[Any], units: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint8], int]:
-        """Counts (max_steps, channels) of one recording, at most 255 each, and its length in steps.
+        """Spike counts (max_steps, channels) of a recording, at most 255 each, and its length in steps.
 
-        times: seconds; units: fibres. The length reaches to the last spike, and is at least 1.
+        times: seconds; units: fibres. The length includes the last spike, and is at least 1.
         """
-        # times may come as 16-bit floats, too coarse to divide
+        # times may be 16-bit floats, too coarse for the division
         step = np.floor(times.astype(np.float64) * 1000 / self.bin_ms)
         inside = step < self.max_steps
         step = step[inside].astype(np.int64)
@@ -96,7 +96,7 @@ class HeidelbergDigits(HeldOut):
 
 
 def _spikes(path: Path) -> tuple[Path, Sequence[Any], Sequence[Any], npt.NDArray[Any]]:
-    """The file, packed or not, times and units of every recording in it, and labels."""
+    """The file that exists, gzipped or not; times and units of every recording in it; and labels."""
     packed = path.with_name(path.name + ".gz")
     if not path.is_file() and not packed.is_file():
         raise ValueError(f"{path}[.gz] is missing; {fetching('shd')}")
@@ -111,7 +111,7 @@ def _spikes(path: Path) -> tuple[Path, Sequence[Any], Sequence[Any], npt.NDArray
             found = [file.get(name) for name in _DATASETS]
             wrong = [name for name, data in zip(_DATASETS, found, strict=True) if getattr(data, "ndim", 0) != 1]
             if wrong:
-                raise ValueError(f"{given} lacks a dataset of the Heidelberg digits: {wrong[0]}, of one axis")
+                raise ValueError(f"{given} lacks a dataset of the Heidelberg digits: {wrong[0]}, with one axis")
             counts = [len(data) for data in found]
             if min(counts) != max(counts):
                 raise ValueError(
@@ -124,10 +124,10 @@ def _spikes(path: Path) -> tuple[Path, Sequence[Any], Sequence[Any], npt.NDArray
 
 
 def _check(where: str, times: Any, units: Any) -> None:
-    """Refuses a recording that is not finite times and a fibre for each."""
+    """Refuses a recording unless it has finite times and a fibre for each."""
     if np.ndim(times) != 1 or np.shape(times) != np.shape(units):
         given = f"{np.shape(times)} and {np.shape(units)}"
-        raise ValueError(f"{where} must be a row of times and one of as many units, got shapes {given}")
+        raise ValueError(f"{where} must be a row of times and a row of as many units, got shapes {given}")
     for name, values in (("times", times), ("units", units)):
         if values.dtype.kind not in "iuf":
             raise ValueError(f"{where}: {name} must be numbers, got {values.dtype}")

@@ -1,7 +1,7 @@
-"""Text of the Long Range Arena (Tay et al. 2021): is a film review of IMDB (Maas et al. 2011) positive, by its letters?
+"""Text of the Long Range Arena (Tay et al. 2021): is an IMDB film review (Maas et al. 2011) positive?
 
-Characters, not bytes, go in. The vocabulary is made of the characters that occur at least 15 times in what the model
-can see of the training reviews, as S4 has it: `<pad>`, `<unk>` and `<eos>` come before them.
+The model reads characters, not bytes. As in S4, the vocabulary is `<pad>`, `<unk>`, `<eos>`, and the characters that
+occur at least 15 times in the training reviews, as far as the model reads them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLASSES = ("neg", "pos")
 
 
 class Documents(NamedTuple):
-    """Texts as they lie in files: all bytes in one array, where each begins, labels, and what errors call each."""
+    """Texts: all bytes in one array, the offset of each, labels, and their names in error messages."""
 
     data: Array
     offsets: Array
@@ -39,14 +39,14 @@ class Documents(NamedTuple):
 class Text(HeldOut):
     """Positive or negative, from the characters of a review.
 
-    The distribution has no validation set, and others choose the checkpoint by the test set; here, a share of the
+    The distribution has no validation set, so others select the checkpoint on the test set; here, a share of the
     training set is held out for that.
     """
 
     max_length: int = 4096
-    """Characters of a review, with `<eos>`; the rest is cut off."""
+    """Characters of a review, including `<eos>`; longer ones are cut."""
     vocabulary: int = 135
-    """Width of the input, which has to be known before the data are: at least the vocabulary of the training set."""
+    """Width of the input, needed before the data are read: at least the vocabulary of the training set."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,15 +54,15 @@ class Text(HeldOut):
 
     @property
     def classes(self) -> int:
-        """Negative and positive."""
+        """Two: negative and positive."""
         return len(CLASSES)
 
     def model_fields(self) -> dict[str, Any]:
-        """Characters in, two classes out, the mean over a review."""
+        """Characters in, two classes out, averaged over a review."""
         return {"inputs": self.vocabulary, "outputs": len(CLASSES), "tokens": True, "readout": "mean"}
 
     def read(self, split: str, folder: Path) -> Sequences:
-        """Ids of characters (count, max_length), from `aclImdb/` or `imdb.npz`."""
+        """Character ids (count, max_length), from `aclImdb/` or `imdb.npz`."""
         train = reviews("train", folder)
         texts = self._cut(train)
         table = vocabulary_table(np.concatenate(texts), LEAST_OCCURRENCES)
@@ -88,7 +88,7 @@ class Text(HeldOut):
 
 
 def reviews(split: str, folder: Path) -> Documents:
-    """The reviews of `train` or `test`, negative ones first: from the official folder, or from the compact file."""
+    """The reviews of `train` or `test`, negative ones first, from the official folder or the compact file."""
     official, compact = folder / "aclImdb", folder / "imdb.npz"
     if official.is_dir():
         return _official(official / split)
@@ -115,12 +115,12 @@ def _official(folder: Path) -> Documents:
 
 
 def code_points(documents: Documents) -> tuple[Array, Array]:
-    """All characters as code points, and where each document begins among them; refuses empty ones and bad UTF-8."""
+    """The code points of all documents, and the offset of each; refuses empty documents and invalid UTF-8."""
     data, offsets, _, names = documents
     empty = np.flatnonzero(np.diff(offsets) == 0)
     if len(empty):
         raise ValueError(f"{names[empty[0]]}: the document is empty")
-    begins = (data & 0xC0) != 0x80  # the other bytes go on with a character
+    begins = (data & 0xC0) != 0x80  # the other bytes continue a character
     torn = np.flatnonzero(~begins[offsets[:-1]])
     if len(torn):
         raise ValueError(f"{names[torn[0]]}: not UTF-8 at byte 0")
@@ -139,7 +139,7 @@ def from_text(text: str) -> Array:
 
 
 def vocabulary_table(codes: Array, least: int) -> Array:
-    """Ids by code point, in the order of code points, of what occurs `least` times; the last entry is for the rest."""
+    """Ids by code point: ascending for those that occur `least` times; the last entry stands for all higher ones."""
     counts = np.bincount(codes)
     table = np.full(len(counts) + 1, UNKNOWN)
     often = np.flatnonzero(counts >= least)
@@ -148,7 +148,7 @@ def vocabulary_table(codes: Array, least: int) -> Array:
 
 
 def id_type(vocabulary: int) -> Any:
-    """What ids are stored as."""
+    """The dtype that stores ids."""
     return np.uint8 if vocabulary <= 256 else np.int32
 
 

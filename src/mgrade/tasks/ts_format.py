@@ -1,4 +1,4 @@
-"""The .ts format of the UEA and UCR archives of time series, as far as classification of numbers by channel needs it.
+"""The .ts format of the UEA and UCR archives of time series, as far as numeric classification problems need it.
 
     # a comment
     @problemName JapaneseVowels
@@ -9,7 +9,7 @@
     @data
     1.86,1.89,1.93:-0.20,-0.19,-0.23:...:1
 
-One series a row: the values of a channel between commas, channels between colons, and its class at the end.
+Each row is a series: values separated by commas, channels by colons, and the class at the end.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import numpy as np
 import numpy.typing as npt
 
 Series = npt.NDArray[np.float32]
-LARGEST = 1e30  # what comes of it still fits into float32
+LARGEST = 1e30  # results of standardisation still fit float32
 
 
 def read_ts(path: Path, channels: int, names: Sequence[str]) -> tuple[list[Series], npt.NDArray[np.int64]]:
-    """Series (time, channels) of a file, of unequal length perhaps, and their classes as places in `names`.
+    """The series (time, channels) of a file, possibly of unequal lengths, and their classes as indices into `names`.
 
-    Rows are counted by the lines of the file, from 1. Missing values and time stamps are refused.
+    Messages count the lines of the file, from 1. Missing values and time stamps are refused.
     """
     header: dict[str, list[str]] = {}
     series, labels = [], []
     try:
-        # only comments may hold other bytes: anywhere else what takes their place is refused
+        # invalid bytes are replaced, which is harmless in comments and refused anywhere else
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
@@ -60,7 +60,7 @@ def read_ts(path: Path, channels: int, names: Sequence[str]) -> tuple[list[Serie
 
 
 def _check_header(header: dict[str, list[str]], channels: int, names: Sequence[str], path: Path) -> None:
-    """Refuses a file of another kind, or of another problem."""
+    """Refuses a file of another kind or another problem."""
     for key, name in (("@timestamps", "@timeStamps"), ("@missing", "@missing")):
         if [word.lower() for word in header.get(key, ["false"])] != ["false"]:
             raise ValueError(f"{path}: {name} must be false, got {' '.join(header[key])!r}")
@@ -80,13 +80,13 @@ def _series(line: str, channels: int, where: str) -> tuple[Series, str]:
     """The values (time, channels) of a row, and the name of its class."""
     *parts, name = line.split(":")
     if len(parts) != channels:
-        raise ValueError(f"{where}: expected {channels} channels and a class between colons, got {len(parts)} channels")
+        raise ValueError(f"{where}: expected {channels} channels and a class after colons, got {len(parts)} channels")
     rows: list[list[float]] = []
     for channel, part in enumerate(parts, 1):
         rows.append([_number(word, f"{where}, channel {channel}") for word in part.split(",")])
         if len(rows[-1]) != len(rows[0]):
             raise ValueError(
-                f"{where}: channel {channel} must have {len(rows[0])} values as 1 has, got {len(rows[-1])}"
+                f"{where}: channel {channel} must have {len(rows[0])} values like channel 1, got {len(rows[-1])}"
             )
     return np.ascontiguousarray(np.array(rows, np.float32).T), name.strip()
 

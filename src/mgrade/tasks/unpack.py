@@ -1,4 +1,4 @@
-"""Archives from elsewhere, unpacked without trusting them: what is not a plain file in its place is refused."""
+"""Unpacks untrusted archives: anything but plain files and folders in their place is refused."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import IO, Any
 
 _BLOCK = 2**20
 MOST_MEMBERS = 5_000_000
-# A path may have so many parts, a name so many bytes, and what extends a header so many, so many times in a row.
+# Limits: parts of a path, bytes of a name, bytes of a header extension, and extensions of one header in a row.
 _DEPTH, _NAME, _EXTENSION, _CHAIN = 50, 255, 2**20, 8
-# What extends all headers to come may be so many fields, and so many characters.
+# Limits of extensions that apply to all following headers: fields, and characters.
 _FIELDS, _CHARACTERS = 100, 2**16
 
 
 def read_gzip(path: Path, limit: int) -> bytes:
-    """What a gzip file unpacks to, which may be `limit` bytes; a ValueError names it otherwise."""
+    """The content of a gzip file, at most `limit` bytes; a failure is a ValueError that names the file."""
     try:
         with gzip.open(path) as stream:
             return b"".join(_blocks(stream, limit, str(path)))
@@ -28,19 +28,19 @@ def read_gzip(path: Path, limit: int) -> bytes:
 
 
 def unpack_gzip(path: Path, target: Path, *, name: str, limit: int) -> None:
-    """Unpacks one file; name: of the archive, for errors; limit: bytes it may come to."""
+    """Unpacks a single file. name: of the archive, for errors; limit: the most bytes to unpack."""
     try:
         with gzip.open(path) as stream, open(target, "xb") as file:
             _copy(stream, file, limit, name)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{name}: not a whole gzip file: {error}") from None
+        raise ValueError(f"{name}: not a complete gzip file: {error}") from None
 
 
 def unpack_tar(path: Path, target: Path, *, name: str, limit: int, only: Collection[str] = ()) -> None:
-    """Unpacks a tar archive packed by gzip into the folder `target`, which is to be thrown away if this fails.
+    """Unpacks a gzipped tar archive into the folder `target`, which the caller must discard if this fails.
 
-    Plain files and folders are all that it may hold. limit: bytes of all members together. only: members are
-    written if they lie in a folder of such a name; all of them are if it is empty.
+    The archive may hold only plain files and folders. limit: the most bytes of all members together. only: names of
+    folders whose members to unpack; empty for all members.
     """
     try:
         with (
@@ -50,30 +50,30 @@ def unpack_tar(path: Path, target: Path, *, name: str, limit: int, only: Collect
             _members(archive, target, name, limit, only)
             _end(archive, limit, name)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{name}: not a whole gzip file: {error}") from None
+        raise ValueError(f"{name}: not a complete gzip file: {error}") from None
     except tarfile.TarError as error:
-        raise ValueError(f"{name}: not a whole tar archive: {error}") from None
+        raise ValueError(f"{name}: not a complete tar archive: {error}") from None
 
 
 class _Archive(tarfile.TarFile):
-    """Knows how many headers extend the one that is being read."""
+    """Counts the headers that extend the one being read."""
 
     chained = 0
 
 
 class _Member(tarfile.TarInfo):
-    """A header that is whole or refused: to tarfile, the first that is not would be the end."""
+    """A header that is refused if invalid: tarfile would take it for the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> _Member:
         assert isinstance(archive, _Archive)
-        archive.chained += 1  # reading what extends a header ends in reading the next
+        archive.chained += 1  # after an extension, tarfile reads the next header recursively
         try:
             if archive.chained > _CHAIN:
                 raise tarfile.ReadError(f"more than {_CHAIN} headers extend one another")
             return super().fromtarfile(archive)
-        except ValueError as error:  # of a number that is none
-            raise tarfile.ReadError(f"a header is not whole: {error}") from None
+        except ValueError as error:  # an invalid number
+            raise tarfile.ReadError(f"a header is invalid: {error}") from None
         finally:
             archive.chained -= 1
 
@@ -81,14 +81,12 @@ class _Member(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
         try:
             found = super().frombuf(buf, encoding, errors)
-        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the end, and marked as it
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the regular end
             raise
         except tarfile.HeaderError as error:
-            raise tarfile.ReadError(f"a header is not whole: {error}") from None
+            raise tarfile.ReadError(f"a header is invalid: {error}") from None
         if not (found.isreg() or found.isdir()) and found.size > _EXTENSION:
-            raise tarfile.ReadError(
-                f"a header is extended by {found.size} bytes, the most that is read is {_EXTENSION}"
-            )
+            raise tarfile.ReadError(f"a header is extended by {found.size} bytes, the most allowed is {_EXTENSION}")
         return found
 
 
@@ -99,7 +97,7 @@ def _members(archive: tarfile.TarFile, target: Path, name: str, limit: int, only
         total, count = total + max(0, member.size), count + 1
         if total > limit or count > MOST_MEMBERS:
             bound = f"{limit} bytes in {MOST_MEMBERS} members"
-            raise ValueError(f"{name}: member {member.name!r} goes beyond {bound}, the most that is unpacked")
+            raise ValueError(f"{name}: member {member.name!r} exceeds {bound}, the most allowed")
         general = archive.pax_headers
         if len(general) > _FIELDS or sum(map(len, (*general, *general.values()))) > _CHARACTERS:
             bound = f"{_FIELDS} fields or {_CHARACTERS} characters"
@@ -110,7 +108,7 @@ def _members(archive: tarfile.TarFile, target: Path, name: str, limit: int, only
 
 
 def _place(name: str, member: tarfile.TarInfo, target: Path) -> PurePosixPath:
-    """Where a member goes under the target: only plain files and folders, by relative paths without `..`."""
+    """The place of a member under the target: only plain files and folders, with relative paths without `..`."""
     path, reason = PurePosixPath(member.name), ""
     if member.size < 0:
         reason = f"has {member.size} bytes"
@@ -143,7 +141,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, name: 
         with open(path, "xb") as file:
             shutil.copyfileobj(content, file, _BLOCK)
     except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"{name}: member {member.name!r} is in the place of another") from None
+        raise ValueError(f"{name}: member {member.name!r} has the place of another") from None
 
 
 def _copy(stream: gzip.GzipFile, file: IO[bytes], limit: int, name: str) -> None:
@@ -152,10 +150,10 @@ def _copy(stream: gzip.GzipFile, file: IO[bytes], limit: int, name: str) -> None
 
 
 def _end(archive: tarfile.TarFile, limit: int, name: str) -> None:
-    """On to the end, where gzip's checksum is: there may be nothing but zeros."""
+    """Reads to the end, where gzip's checksum is; only zeros may follow."""
     for block in _blocks(archive.fileobj, limit, name):
         if any(block):
-            raise ValueError(f"{name}: not a whole tar archive: something lies behind its end")
+            raise ValueError(f"{name}: not a complete tar archive: something follows its end")
 
 
 def _blocks(stream: Any, limit: int, name: str) -> Iterator[bytes]:
@@ -163,5 +161,5 @@ def _blocks(stream: Any, limit: int, name: str) -> Iterator[bytes]:
     while block := stream.read(_BLOCK):
         total += len(block)
         if total > limit:
-            raise ValueError(f"{name}: it unpacks to more than {limit} bytes, the most that is unpacked")
+            raise ValueError(f"{name}: it unpacks to more than {limit} bytes, the most allowed")
         yield block

@@ -1,5 +1,5 @@
-/* Lines and reduced images, pixel by pixel as Pillow (the Python imaging library) makes them: the published images were
- * drawn with it. Images are squares of bytes, row by row. */
+/* Lines and reduced images, equal pixel by pixel to those of Pillow (the Python imaging library), which drew the
+ * published images. Images are squares of bytes, row by row. */
 #ifndef MGRADE_DRAWING_H
 #define MGRADE_DRAWING_H
 
@@ -19,7 +19,7 @@ static void span(uint8_t *image, int side, int x0, int x1, int y) {
     for (int x = x0 < 0 ? 0 : x0; x <= x1 && x < side; x++) dot(image, side, x, y);
 }
 
-/* One pixel wide, both ends included: Bresenham's steps. */
+/* A line one pixel wide, including both ends, by Bresenham's algorithm. */
 static void thin_line(uint8_t *image, int side, int x0, int y0, int x1, int y1) {
     const int across = abs(x1 - x0), down = abs(y1 - y0), flat = across > down;
     const int right = x1 < x0 ? -1 : 1, below = y1 < y0 ? -1 : 1;
@@ -35,7 +35,7 @@ static void thin_line(uint8_t *image, int side, int x0, int y0, int x1, int y1) 
     dot(image, side, x1, y1);
 }
 
-/* A side of a polygon through (x, y) that covers rows top to bottom, both included; x grows by slope per row. */
+/* A side of a polygon through (x, y) that covers rows from top to bottom, inclusive; x grows by slope per row. */
 typedef struct {
     int top, bottom, x, y;
     float slope;
@@ -45,12 +45,12 @@ static float side_at(const Side *s, int row) { return (float)(row - s->y) * s->s
 
 static int touches(const Side *s, int row) { return row == s->top || row == s->bottom; }
 
-/* Halves away from zero, and halves towards zero. */
+/* Rounding with halves away from zero, and with halves towards zero. */
 static int round_out(double x) { return x >= 0 ? (int)floor(x + 0.5) : -(int)floor(0.5 - x); }
 static int round_in(double x) { return x >= 0 ? (int)ceil(x - 0.5) : -(int)ceil(-x - 0.5); }
 
-/* Where the last of the sides meets `row`, its first or last. A tip that sticks out by more than a pixel over both of
- * its sides' next pixels is drawn back to one pixel beyond them. */
+/* Where side `last` meets `row`, its first or last row. A tip that extends more than a pixel beyond the next pixels of
+ * both its sides is pulled back to one pixel beyond them. */
 static float tip_at(const Side *sides, int last, int row) {
     const Side *one = sides + last;
     const float x = side_at(one, row);
@@ -78,7 +78,7 @@ static void fill_row(uint8_t *image, int side, const Side *sides, int count, int
     int found = 0;
     for (int i = 0; i < count; i++) {
         if (row < sides[i].top || row > sides[i].bottom) continue;
-        const int ends = row == sides[i].bottom && row < last_row; /* counts twice, so that pairs stay pairs */
+        const int ends = row == sides[i].bottom && row < last_row; /* counts twice, to keep crossings in pairs */
         const float x = !ends && touches(sides + i, row) ? tip_at(sides, i, row) : side_at(sides + i, row);
         found = insert_sorted(xs, found, x);
         if (ends) found = insert_sorted(xs, found, x);
@@ -86,7 +86,7 @@ static void fill_row(uint8_t *image, int side, const Side *sides, int count, int
     for (int i = 1; i < found; i += 2) span(image, side, round_out(xs[i - 1]), round_in(xs[i]), row);
 }
 
-/* A filled quadrangle, corners (x, y). */
+/* A filled quadrangle with corners (x, y). */
 static void fill_quadrangle(uint8_t *image, int side, int corner[4][2]) {
     Side sides[4];
     int count = 0, first_row = corner[0][1], last_row = corner[0][1];
@@ -120,8 +120,8 @@ static void draw_line(uint8_t *image, int side, int x0, int y0, int x1, int y1, 
     fill_quadrangle(image, side, corner);
 }
 
-/* Weights of a reduction from `from` to `to` pixels a side by the Lanczos filter with three lobes, as whole numbers
- * over 2^22: pixel i is the sum of count[i] pixels from first[i] on, weighted by weight[i * width ...]. */
+/* The weights of a reduction from `from` to `to` pixels per side by the Lanczos filter with three lobes, in units of
+ * 2^-22: pixel i is the sum of count[i] pixels from first[i] on, weighted by weight[i * width ...]. */
 typedef struct {
     int from, to, width;
     int *first, *count;
@@ -155,7 +155,7 @@ static void reduction_row(Reduction *r, int i, double scale, double *share) {
     r->count[i] = count;
 }
 
-/* 0 if there is no memory. Sides must not grow: to <= from. */
+/* Returns 0 without memory. Images must not grow: to <= from. */
 static int reduction_make(Reduction *r, int from, int to) {
     const double scale = (double)from / to;
     const int width = (int)ceil(3 * scale) * 2 + 1;
@@ -180,8 +180,8 @@ static int blank(const uint8_t *row, int count) {
     return 1;
 }
 
-/* image (from, from) to out (to, to), along rows and then along columns, rounded to bytes each time; between is
- * (from, to). Blank rows are passed over. */
+/* Reduces image (from, from) to out (to, to), along rows and then columns, rounding to bytes each time; between is
+ * (from, to). Skips blank rows. */
 static void reduce(const Reduction *r, const uint8_t *image, uint8_t *between, uint8_t *out) {
     const int32_t half = 1 << (WEIGHT_BITS - 1);
     for (int y = 0; y < r->from; y++, image += r->from) {

@@ -1,5 +1,5 @@
-/* All that depends on the settings and a margin alone, worked out once: every paddle that can occur, where a snake can
- * go on from each, and where a seed can stand. */
+/* Everything that depends only on the settings and a margin, computed once: every possible paddle, where a snake can
+ * continue from each, and where a seed can be placed. */
 #ifndef MGRADE_PADDLES_H
 #define MGRADE_PADDLES_H
 
@@ -7,10 +7,10 @@
 
 #define MAX_MARGINS 4
 #define ANGLES 360  /* a seed points along a whole degree: heading a is a - 180 degrees */
-#define FULL 255    /* a mask's 1.0 */
+#define FULL 255    /* 1.0 in a mask */
 #define OCCUPIED 77 /* masks above 0.3 of FULL, as ceil(mask - 0.3) > 0 */
 
-/* As mgrade.tasks.pathfinder_images.Settings has them. */
+/* The fields of mgrade.tasks.pathfinder_images.Settings. */
 typedef struct {
     int32_t canvas, padding, length, antialias, seed_distance, contour_length, distractor_length, distractors;
     int32_t paddle_retrials, distractor_retrials, margin_count, margins[MAX_MARGINS];
@@ -21,8 +21,8 @@ typedef struct {
     int row, col;
 } Place;
 
-/* Headings are the seeds' ANGLES and then the `points`, offsets from a pivot to where the next paddle may start. A
- * seed's paddle points along its heading, any other points back along it. */
+/* Headings are the seeds' ANGLES, followed by the `points`: offsets from a pivot to possible starts of the next paddle.
+ * A seed's paddle points along its heading, any other points back along it. */
 typedef struct {
     int margin, radius, reach, side, points, headings, discs;
     Place *point, *disc;             /* (points), (discs): the offsets of a dilation by the margin */
@@ -31,9 +31,9 @@ typedef struct {
     double *weight;                  /* of each point after each heading (headings, points) */
     uint8_t *line, *mask;            /* paddles (headings, side, side), the start in the middle */
     Place *tap;                      /* seeds' dilation kernels: angle a has tap_begin[a] to tap_begin[a + 1] */
-    Place *spot;                     /* where a first seed may stand: angle a has spot_begin[a] to ... */
+    Place *spot;                     /* places of a first seed: angle a has spot_begin[a] to ... */
     int *tap_begin, *spot_begin;     /* (ANGLES + 1) */
-    uint8_t *usable;                 /* (ANGLES): whether a seed of this angle can stand anywhere at all */
+    uint8_t *usable;                 /* (ANGLES): whether a seed of this angle can be placed at all */
     uint8_t *empty;                  /* a rimmed canvas with nothing but the padding in it */
 } Book;
 
@@ -49,7 +49,7 @@ static int on_canvas(const Settings *s, Place p) {
     return p.row >= 0 && p.row < s->canvas && p.col >= 0 && p.col < s->canvas;
 }
 
-/* The offsets within a distance of r; returns how many. */
+/* Writes the offsets within a distance of r; returns their number. */
 static int disc_offsets(int r, Place *out) {
     int count = 0;
     for (int row = -r; row <= r; row++)
@@ -58,7 +58,7 @@ static int disc_offsets(int r, Place *out) {
     return count;
 }
 
-/* Steps of one pixel along a circle about a pivot, cut to whole offsets, in order and each once. */
+/* Writes the offsets of a circle in steps of one pixel, rounded down, sorted and distinct; returns their number. */
 static int circle_offsets(int radius, Place *out) {
     const double step = 360.0 / (2 * radius * PI);
     const int steps = (int)ceil(360 / step);
@@ -76,7 +76,7 @@ static int circle_offsets(int radius, Place *out) {
     return count;
 }
 
-/* What drawing a paddle needs: two large canvases, the reduction, and room between its passes. */
+/* The buffers for drawing a paddle: two large canvases, the reduction, and its intermediate image. */
 typedef struct {
     int side;
     uint8_t *line, *mask, *between;
@@ -119,7 +119,7 @@ static void draw_paddle(Easel *e, const Settings *s, double angle, uint8_t *line
     reduce(&e->reduction, e->mask, e->between, mask);
 }
 
-/* How far a paddle's picture reaches from its start. */
+/* How far a paddle's picture extends from its start. */
 static int paddle_reach(const Settings *s, int margin) { return s->length + (int)ceil(s->thickness) + margin; }
 
 static void set_heading(Book *b, const Settings *s, int heading, double angle) {
@@ -131,7 +131,7 @@ static void set_heading(Book *b, const Settings *s, int heading, double angle) {
     for (int i = 0; i < b->points; i++) {
         const double apart = fabs(atan2(b->point[i].row, b->point[i].col) - angle);
         const double turn = fmin(apart, 2 * PI - apart) * s->continuity;
-        const double share = turn < 0.5 * PI ? cos(turn) : 0; /* exactly 0, so that such points are passed over */
+        const double share = turn < 0.5 * PI ? cos(turn) : 0; /* exactly 0, so that such points are skipped */
         b->weight[(size_t)heading * b->points + i] = share * share;
     }
 }
@@ -147,9 +147,9 @@ static void draw_paddles(Book *b, const Settings *s, Easel *easel) {
     }
 }
 
-/* The kernel that a seed of this angle dilates the occupied canvas with: where its mask is full, off centre by one
- * pixel to the lower right and cut to 2 radius + 1 pixels a side. Where at a corner of the canvas all of it falls
- * outside, the published generator finds no place to stand anywhere: such an angle is not usable. */
+/* The kernel with which a seed of this angle dilates the occupied canvas: the pixels where its mask is full, shifted by
+ * one pixel to the lower right and cut to 2 radius + 1 pixels per side. If all of it falls outside at a corner of the
+ * canvas, the published generator finds no place for a seed: such an angle is not usable. */
 static int seed_kernel(Book *b, int angle, Place *out) {
     const uint8_t *mask = b->mask + (size_t)angle * b->side * b->side;
     int count = 0, corners = 0;
@@ -164,11 +164,11 @@ static int seed_kernel(Book *b, int angle, Place *out) {
     return count;
 }
 
-/* Canvases with a rim of `reach` empty pixels, so that paddles may hang over the edge. */
+/* The side of a canvas with a rim of `reach` empty pixels, so that paddles may extend over the edge. */
 static int rimmed(const Settings *s, const Book *b) { return s->canvas + 2 * b->reach; }
 
-/* The pixels where a seed of this angle touches nothing occupied. occupied is rimmed, 0 or 1; hit (canvas, canvas) is
- * scratch; returns how many, row by row. */
+/* Writes the pixels, row by row, where a seed of this angle touches nothing occupied; returns their number. occupied is
+ * rimmed, 0 or 1; hit (canvas, canvas) is scratch. */
 static int free_spots(const Settings *s, const Book *b, int angle, const uint8_t *occupied, uint8_t *hit, Place *out) {
     const int N = s->canvas, wide = rimmed(s, b);
     memset(hit, 0, (size_t)N * N);
@@ -185,7 +185,7 @@ static int free_spots(const Settings *s, const Book *b, int angle, const uint8_t
     return count;
 }
 
-/* Sets a frame of a rimmed canvas: all pixels closer to an edge than `width`. */
+/* Sets the frame of a rimmed canvas: all pixels closer than `width` to an edge. */
 static void set_frame(const Settings *s, const Book *b, uint8_t *canvas, int width, uint8_t value) {
     const int N = s->canvas, wide = rimmed(s, b);
     for (int row = 0; row < N; row++)
@@ -194,7 +194,7 @@ static void set_frame(const Settings *s, const Book *b, uint8_t *canvas, int wid
                 canvas[(row + b->reach) * wide + col + b->reach] = value;
 }
 
-/* Where first seeds may stand: twice their distance away from the edges. 0 if there is no memory. */
+/* Finds the places of first seeds: at least twice the seed distance from the edges. Returns 0 without memory. */
 static int first_spots(Book *b, const Settings *s, const uint8_t *occupied, uint8_t *hit, Place *found) {
     for (int angle = 0, used = 0; angle < ANGLES; angle++) {
         const int count = b->usable[angle] ? free_spots(s, b, angle, occupied, hit, found) : 0;
@@ -251,7 +251,7 @@ static int book_allocate(Book *b, const Settings *s, int margin) {
            b->tap && b->tap_begin && b->spot_begin && b->usable && b->empty;
 }
 
-/* 0 if there is no memory. */
+/* Returns 0 without memory. */
 static int book_make(Book *b, const Settings *s, int margin) {
     const int radius = s->length + margin, reach = paddle_reach(s, margin);
     *b = (Book){.margin = margin, .radius = radius, .reach = reach, .side = 2 * reach + 1};

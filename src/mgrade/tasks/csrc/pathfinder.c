@@ -1,6 +1,6 @@
 /* Pathfinder images (Linsley et al. 2018, in the sizes of the Long Range Arena): two long snakes of dashes, a few short
- * ones, and two discs that lie on the ends of one snake (label 1) or of two (label 0).
- * Each image has a random source of its own, seeded by (seed, index). */
+ * ones, and two discs on the ends of one snake (label 1) or of two (label 0).
+ * Each image has its own random source, seeded by (seed, index). */
 
 #include "snakes.h"
 
@@ -8,7 +8,7 @@
 #define NO_MEMORY 1
 #define NO_ROOM 2
 
-/* Both snakes, the distractors and both markers, scaled to bytes so that the darkest is 0 and the brightest 255. */
+/* Paints both snakes, the distractors and both markers, scaled to bytes from 0 (darkest) to 255 (brightest). */
 static void compose(Scene *w, const Snake *pair, int label, uint8_t *out) {
     const size_t area = (size_t)w->s->canvas * w->s->canvas;
     const int from = below(&w->random, 2), to = label ? from : 1 - from;
@@ -26,7 +26,7 @@ static void compose(Scene *w, const Snake *pair, int label, uint8_t *out) {
     for (size_t i = 0; i < area; i++) out[i] = (uint8_t)((w->image[i] - low) * scale + 0.5);
 }
 
-/* counts (2), or null: how many pairs of snakes were begun, and how many distractors have found room. */
+/* counts (2), or null: the number of snake pairs started, and of distractors that found room. */
 static int make_image(Scene *w, const Book *books, uint64_t seed, uint64_t index, uint8_t *out, uint8_t *label,
                       int32_t *counts) {
     Snake pair[2];
@@ -75,7 +75,7 @@ static int generate(const Settings *s, const Book *books, uint64_t seed, int64_t
 }
 
 /* Images [begin, end) of a seed: images (end - begin, canvas, canvas), labels (end - begin), and counts
- * (end - begin, 2) or null: see make_image. Returns 0, NO_MEMORY, or NO_ROOM where no two snakes of this length fit. */
+ * (end - begin, 2) or null: see make_image. Returns 0, NO_MEMORY, or NO_ROOM if no two snakes of this length fit. */
 EXPORT int mgrade_pathfinder(const Settings *s, uint64_t seed, int64_t begin, int64_t end, int threads,
                              uint8_t *images, uint8_t *labels, int32_t *counts) {
     Book books[MAX_MARGINS];

@@ -1,4 +1,4 @@
-/* Undoes the filters of PNG rows: each byte was stored less a guess from its neighbours to the left and above. */
+/* Undoes the filters of PNG rows: a stored byte is the difference from a guess based on left and upper neighbours. */
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@ static int nearest(int left, int above, int corner) {
     return a <= b && a <= c ? left : b <= c ? above : corner;
 }
 
-/* stored (height, 1 + width): a filter and a row of bytes each; out (height, width). Returns 0, or 1 if there is a
- * filter that PNG does not have. */
+/* stored (height, 1 + width): rows of a filter and bytes; out (height, width). Returns 1 for a filter unknown to PNG,
+ * otherwise 0. */
 __attribute__((visibility("default"))) int mgrade_png_unfilter(const uint8_t *stored, int64_t height, int64_t width,
                                                                uint8_t *out) {
     for (int64_t y = 0; y < height; y++, out += width) {

@@ -1,12 +1,12 @@
-/* Snakes of paddles, grown on a mask of what is occupied, and painted once they are whole. */
+/* Snakes of paddles, grown on a mask of occupied pixels, and painted when complete. */
 #ifndef MGRADE_SNAKES_H
 #define MGRADE_SNAKES_H
 
 #include "paddles.h"
 
-#define MAX_PAIRS 1000000 /* begun for one image, before it is given up; some hundreds are usual */
+#define MAX_PAIRS 1000000 /* attempts for one image before giving up; some hundreds are usual */
 
-/* xoshiro256++ (Blackman & Vigna 2019), its state drawn by splitmix64. */
+/* xoshiro256++ (Blackman & Vigna 2019), with a state from splitmix64. */
 typedef struct {
     uint64_t state[4];
 } Random;
@@ -40,7 +40,7 @@ static double uniform(Random *r) {
     return (double)(result >> 11) * 0x1p-53;
 }
 
-/* A whole number below n; where there is no choice, none is drawn. */
+/* A random integer below n; for n = 1, draws nothing. */
 static int below(Random *r, int n) { return n > 1 ? (int)(uniform(r) * n) : 0; }
 
 typedef struct {
@@ -53,12 +53,12 @@ typedef struct {
     Place pivot, origin; /* origin: where its first paddle starts */
 } Snake;
 
-/* Where one image grows; one per thread. Canvases named mask are rimmed: see paddles.h. */
+/* The state of growing an image; one per thread. Canvases named mask are rimmed: see paddles.h. */
 typedef struct {
     const Settings *s;
     const Book *b;
     Random random;
-    Paddle *placed; /* the targets' in turn, then the distractors' */
+    Paddle *placed; /* those of the two targets in turn, then of the distractors */
     int count;
     uint8_t *mask, *saved_mask, *occupied, *hit, *large, *between, *small;
     double *image, *chance;
@@ -74,7 +74,7 @@ static void scene_free(Scene *w) {
     reduction_free(&w->reduction);
 }
 
-/* The value of byte v of a picture, rounded to single precision as the published generator's are. */
+/* The value of byte v of a picture, rounded to single precision as in the published generator. */
 static void value_table(double *table, double contrast) {
     for (int v = 0; v < 256; v++) table[v] = (double)(float)(v / 255.0 * contrast);
 }
@@ -102,7 +102,7 @@ static int scene_allocate(Scene *w) {
            w->image && w->chance && w->spots && reduction_make(&w->reduction, (int)fine, (int)N);
 }
 
-/* 0 if there is no memory; scene_free is due all the same. */
+/* Returns 0 without memory; scene_free is needed in either case. */
 static int scene_make(Scene *w, const Settings *s, const Book *books) {
     memset(w, 0, sizeof *w);
     w->s = s;
@@ -119,7 +119,7 @@ static uint8_t *mask_at(const Scene *w, Place p) {
     return w->mask + (p.row + w->b->reach) * rimmed(w->s, w->b) + p.col + w->b->reach;
 }
 
-/* The rows or columns of a paddle's picture that lie on the canvas: from *first up to the returned one. */
+/* The rows or columns of a paddle's picture on the canvas: from *first up to, not including, the returned one. */
 static int visible(const Scene *w, int start, int *first) {
     const int top = start - w->b->reach, over = top + w->b->side - w->s->canvas;
     *first = top < 0 ? -top : 0;
@@ -139,9 +139,9 @@ static void stamp(Scene *w, const Paddle *p) {
     }
 }
 
-/* Whether somewhere a paddle's mask and what is occupied add up to 1.8 or more. */
+/* Whether a paddle's mask and the occupied mask add up to 1.8 or more anywhere. */
 static int clashes(const Scene *w, const Paddle *p) {
-    const int side = w->b->side, reach = w->b->reach, limit = 459; /* 1.8 * 255: decided by the last digit */
+    const int side = w->b->side, reach = w->b->reach, limit = 459; /* 1.8 * 255, where rounding decides */
     const uint8_t *mask = w->b->mask + (size_t)p->heading * side * side;
     for (int row = 0; row < side; row++, mask += side) {
         const uint8_t *at = mask_at(w, (Place){p->at.row + row - reach, p->at.col - reach});
@@ -154,7 +154,7 @@ static int clashes(const Scene *w, const Paddle *p) {
     return 0;
 }
 
-/* How much of a point's surroundings up to the margin is occupied. */
+/* The highest mask value around a point, up to the margin. */
 static double occupied_near(const Scene *w, Place p) {
     const int wide = rimmed(w->s, w->b);
     const uint8_t *at = mask_at(w, p);
@@ -168,7 +168,7 @@ static double occupied_near(const Scene *w, Place p) {
 
 static Place beside(Place p, Place offset) { return (Place){p.row + offset.row, p.col + offset.col}; }
 
-/* Adds up the chances of the points about a pivot, into w->chance; returns their sum. */
+/* Writes the cumulative weights of the points around a pivot to w->chance; returns their sum. */
 static double chances(const Scene *w, Place pivot, int heading) {
     const Book *b = w->b;
     const double *weight = b->weight + (size_t)heading * b->points;
@@ -181,7 +181,7 @@ static double chances(const Scene *w, Place pivot, int heading) {
     return sum;
 }
 
-/* Adds a paddle to a snake; 0 if there is no way on. What the mask gains is the paddle before it. */
+/* Adds a paddle to a snake, and the previous one to the mask; returns 0 if the snake is stuck. */
 static int extend(Scene *w, Snake *snake) {
     const Book *b = w->b;
     const int heading = snake->last.heading;
@@ -203,7 +203,7 @@ static int extend(Scene *w, Snake *snake) {
     return 0;
 }
 
-/* Begins a snake; 0 if its first paddle would leave the canvas. */
+/* Starts a snake; returns 0 if its first paddle would leave the canvas. */
 static int plant(const Scene *w, Snake *snake, int angle, Place tail) {
     const Book *b = w->b;
     const Place head = translate(tail, b->sine[angle], b->cosine[angle], w->s->length);
@@ -223,7 +223,7 @@ static int seed_first(Scene *w, Snake *snake) {
     return 0;
 }
 
-/* At the seeds' distance from the first one, whatever is there. */
+/* Starts the second snake at the seeds' distance from the first, whatever is there. */
 static int seed_second(Scene *w, Snake *snake, Place first) {
     for (int trial = 0; trial <= w->s->paddle_retrials; trial++) {
         const int angle = below(&w->random, ANGLES);
@@ -235,7 +235,7 @@ static int seed_second(Scene *w, Snake *snake, Place first) {
     return 0;
 }
 
-/* Both target snakes; 0 if one of them got stuck. */
+/* Grows both target snakes; returns 0 if one gets stuck. */
 static int grow_pair(Scene *w, Snake *pair) {
     w->count = 0;
     if (!seed_first(w, pair) || !seed_second(w, pair + 1, pair[0].origin)) return 0;
@@ -243,11 +243,11 @@ static int grow_pair(Scene *w, Snake *pair) {
     for (int i = 0; i < 2; i++) w->placed[w->count++] = pair[i].last;
     for (int round = 1; round < w->s->contour_length; round++)
         if (!extend(w, pair) || !extend(w, pair + 1)) return 0;
-    stamp(w, &pair[1].last); /* but not the first snake's last paddle: so it was published */
+    stamp(w, &pair[1].last); /* but not the first snake's last paddle, as in the published generator */
     return 1;
 }
 
-/* Somewhere free; 0 if there is nowhere, or less than a hundredth of the canvas is left. */
+/* Starts a distractor in a free place; returns 0 if there is none, or less than a hundredth of the canvas is free. */
 static int seed_distractor(Scene *w, Snake *snake) {
     const int N = w->s->canvas;
     const size_t area = mask_area(w);
@@ -274,7 +274,7 @@ static int grow_distractor(Scene *w) {
     return 1;
 }
 
-/* As many as find room; returns how many. */
+/* Grows as many distractors as find room; returns their number. */
 static int grow_distractors(Scene *w) {
     const size_t area = mask_area(w);
     int grown = 0;
