@@ -138,7 +138,7 @@ def test_whole_recordings_of_every_label_are_set_aside(csv):
         ("label,x, x\nup,1,2\n", {}, "column 'x' must be named once, got 2"),
         ("label,x\n1,1\n", {"channels": ["label", "x"]}, "column 'label' must be the label, the sequence or a channel"),
         ("id,label,x\n", {}, "has no samples"),
-        ("label\nup\n", {}, "has no column beside 'label'"),
+        ("label\nup\n", {}, "has no columns besides 'label'"),
         (LONG, {"sequence": "id", "window": 9}, "window must be at most 1, the longest recording of 'down', got 9"),
         (LONG, {"sequence": "id", "window": 2}, "window must be at most 1, the longest recording of 'down', got 2"),
         (LONG, {"sequence": "id", "window": 0}, "window must be at least 1, got 0"),

@@ -218,7 +218,7 @@ def test_a_result_that_is_there_is_not_run_again_and_another_recipes_is_not_writ
     assert out.endswith(f"; {path}\n")
     shutil.rmtree(tmp_path / "runs")
     launch(small(), seeds=[0], root=tmp_path)
-    assert capsys.readouterr().out.endswith(f"; {path}, without its model: another --out trains it anew\n")
+    assert capsys.readouterr().out.endswith(f"; {path}, without its model: another --out trains it again\n")
     assert path.read_bytes() == before
     with pytest.raises(ValueError, match=r"is the result of another recipe \(train\.steps is 41 here and 40 there\)"):
         launch(small("flipflop/mgrade", "train.steps=41"), seeds=[0], root=tmp_path)

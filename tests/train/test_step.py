@@ -192,7 +192,7 @@ def test_cosine_rises_linearly_and_falls_to_zero():
     assert factors[4] == 1.0
     assert factors[7] == pytest.approx(0.5 * (1 + math.cos(math.pi / 2)))
     assert len(factors) == 10
-    with pytest.raises(ValueError, match="warmup must lie within 0 and steps = 3, got 4"):
+    with pytest.raises(ValueError, match="warmup must be from 0 to steps = 3, got 4"):
         cosine(3, 4)
 
 

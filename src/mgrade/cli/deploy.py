@@ -133,7 +133,7 @@ def stream(
 
 def stages(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    examples: Annotated[int | None, typer.Option(help="Use only so many examples of the test set.")] = None,
+    examples: Annotated[int | None, typer.Option(help="Use only this many examples of the test set.")] = None,
     tensors: Annotated[bool, typer.Option("--tensors", help="Also the cost of rounding each matrix alone.")] = False,
     chip: Annotated[str | None, typer.Option(help="Also run float32 and int8 on a chip.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write a result file.")] = None,

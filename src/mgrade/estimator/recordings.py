@@ -171,7 +171,7 @@ def _columns(
     if "" in found:
         raise ValueError(f"{path}: column {header.index('') + 1} has no name: name it, or the channels (--channels)")
     if not found:
-        raise ValueError(f"{path}: has no column beside {' and '.join(map(repr, named))}")
+        raise ValueError(f"{path}: has no columns besides {' and '.join(map(repr, named))}")
     return found
 
 

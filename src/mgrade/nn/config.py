@@ -111,7 +111,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
+            object.__setattr__(self, field.name, _normalised(getattr(self, field.name)))
         self._check_fields()
         self._check_widths()
 
@@ -257,10 +257,10 @@ class ModelConfig:
         return cls(**fields)
 
 
-def _plain(value: Any) -> Any:
+def _normalised(value: Any) -> Any:
     """NumPy's numbers as Python's, lists as tuples."""
     if isinstance(value, (list, tuple)):
-        return tuple(map(_plain, value))
+        return tuple(map(_normalised, value))
     return value.item() if isinstance(value, np.generic) else value
 
 

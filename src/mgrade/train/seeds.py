@@ -181,7 +181,7 @@ def _done(root: Path, recipe: Recipe, seed: int, say: Reporter) -> bool:
     if differs := difference(recipe.to_dict(), found["recipe"]):
         raise ValueError(f"{path} is the result of another recipe ({differs}): choose another --out")
     gone = not (run_folder(root, recipe, seed) / "model").is_dir()  # where only results were shipped
-    hint = ", without its model: another --out trains it anew" if gone else ""
+    hint = ", without its model: another --out trains it again" if gone else ""
     say.say(f"{recipe.experiment}/{recipe.name} seed {seed} is finished: {_figures(recipe, found)}; {path}{hint}")
     return True
 

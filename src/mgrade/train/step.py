@@ -35,7 +35,7 @@ class _Captured(NamedTuple):
 def cosine(steps: int, warmup: int = 0) -> list[float]:
     """Learning-rate factors: a linear rise over `warmup` steps, then half a cosine down to 0 at `steps`."""
     if not 0 <= warmup <= steps:
-        raise ValueError(f"warmup must lie within 0 and steps = {steps}, got {warmup}")
+        raise ValueError(f"warmup must be from 0 to steps = {steps}, got {warmup}")
     rise = [(step + 1) / warmup for step in range(warmup)]
     fall = [0.5 * (1 + math.cos(math.pi * step / (steps - warmup))) for step in range(steps - warmup)]
     return rise + fall
