@@ -25,7 +25,7 @@ class Precision(str, Enum):
     int8 = "int8"
 
 
-At = Annotated[Precision, typer.Option("--precision", help="Of weights; with int8, buffers are int16.")]
+At = Annotated[Precision, typer.Option("--precision", help="Precision of weights; with int8, buffers are int16.")]
 Instantiated = Annotated[
     bool, typer.Option("--instantiated", help="Count delay kernels written out, as in Appendix C.")
 ]
@@ -36,12 +36,12 @@ def footprint(
     target: Annotated[str | None, typer.Option("--target", metavar="CHIP", help="Show only this chip.")] = None,
     precision: Annotated[
         Precision | None,
-        typer.Option("--precision", help="Of weights; with int8, buffers are int16. Default: float32."),
+        typer.Option("--precision", help="Precision of weights; with int8, buffers are int16. Default: float32."),
     ] = None,
-    others: Annotated[bool, typer.Option("--published", help="Also the published models of the task.")] = False,
+    others: Annotated[bool, typer.Option("--published", help="Also show the published models of the task.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Parameters and buffer by the paper's formulas (of an export: exactly), by component, and the chips that fit."""
+    """Show parameters and buffer by component (by the paper's formulas; exactly for an export), and chips that fit."""
     from mgrade.deploy.footprint import measure_program, open_program
     from mgrade.footprint import CHIPS, find_chip, find_subject, measure, published
     from mgrade.footprint.measure import MAX_INTEGER_TERMS, widest
