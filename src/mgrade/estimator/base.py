@@ -303,7 +303,7 @@ def _device(name: str) -> torch.device:
 
 
 def deviation(program: Program, model: Model, sample: list[Series]) -> float:
-    """The error of a program's outputs on `sample`, relative to the spread of the model's; of the worst output."""
+    """The RMS error of a program's outputs on `sample` over the spread of the model's; the largest of all outputs."""
     x = together(sample)
     expected, got = (_outputs(one, x) for one in (from_model(model), program))
     spread = expected.std(0)

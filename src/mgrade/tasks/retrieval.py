@@ -163,7 +163,7 @@ def _paper(data: Array, where: str) -> str:
 
 
 def _check_pairs(where: str, cited: Array, papers: int) -> None:
-    """Refuses anything but pairs of papers, given by their rows, and an empty list."""
+    """Refuses an empty list, and anything but pairs of different papers, given by their rows."""
     if cited.ndim != 2 or cited.shape[1] != 2 or not cited.size or cited.dtype.kind not in "iu":
         raise ValueError(f"{where} must be pairs of whole numbers (1 or more, 2), got {cited.dtype} {cited.shape}")
     wrong = np.flatnonzero(((cited < 0) | (cited >= papers)).any(1) | (cited[:, 0] == cited[:, 1]))

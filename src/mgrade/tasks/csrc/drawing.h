@@ -155,7 +155,7 @@ static void reduction_row(Reduction *r, int i, double scale, double *share) {
     r->count[i] = count;
 }
 
-/* Returns 0 without memory. Images must not grow: to <= from. */
+/* Returns 0 if out of memory. Images must not grow: to <= from. */
 static int reduction_make(Reduction *r, int from, int to) {
     const double scale = (double)from / to;
     const int width = (int)ceil(3 * scale) * 2 + 1;

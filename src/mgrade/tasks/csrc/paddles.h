@@ -194,7 +194,7 @@ static void set_frame(const Settings *s, const Book *b, uint8_t *canvas, int wid
                 canvas[(row + b->reach) * wide + col + b->reach] = value;
 }
 
-/* Finds the places of first seeds: at least twice the seed distance from the edges. Returns 0 without memory. */
+/* Finds the places of first seeds: at least twice the seed distance from the edges. Returns 0 if out of memory. */
 static int first_spots(Book *b, const Settings *s, const uint8_t *occupied, uint8_t *hit, Place *found) {
     for (int angle = 0, used = 0; angle < ANGLES; angle++) {
         const int count = b->usable[angle] ? free_spots(s, b, angle, occupied, hit, found) : 0;
@@ -251,7 +251,7 @@ static int book_allocate(Book *b, const Settings *s, int margin) {
            b->tap && b->tap_begin && b->spot_begin && b->usable && b->empty;
 }
 
-/* Returns 0 without memory. */
+/* Returns 0 if out of memory. */
 static int book_make(Book *b, const Settings *s, int margin) {
     const int radius = s->length + margin, reach = paddle_reach(s, margin);
     *b = (Book){.margin = margin, .radius = radius, .reach = reach, .side = 2 * reach + 1};

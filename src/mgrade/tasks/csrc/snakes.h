@@ -102,7 +102,7 @@ static int scene_allocate(Scene *w) {
            w->image && w->chance && w->spots && reduction_make(&w->reduction, (int)fine, (int)N);
 }
 
-/* Returns 0 without memory; scene_free is needed in either case. */
+/* Returns 0 if out of memory; scene_free is needed in either case. */
 static int scene_make(Scene *w, const Settings *s, const Book *books) {
     memset(w, 0, sizeof *w);
     w->s = s;
