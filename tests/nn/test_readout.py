@@ -60,7 +60,7 @@ def test_the_gradient_of_pooled_features_is_laid_out_as_they_are(layout, lengths
     strides = []
     features = x + 0
     features.register_hook(lambda grad: strides.append(grad.stride()))
-    y, _ = readout(features, readout.initial_state(2), lengths=lengths)
+    y, _ = readout(features, readout.initial_state(2, features), lengths=lengths)
     assert y.dtype == torch.float32
     y.square().sum().backward()
     assert strides == [x.stride()]

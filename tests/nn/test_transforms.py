@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import prune
 
-from helpers import PRESETS, assert_close, assert_refused, leaves, model_of, random_input, small
+from helpers import PRESETS, assert_close, leaves, model_of, random_input, small
 from mgrade.nn import DelayConv, MinGRU, Model, State
 from mgrade.ops import gated_scan, plain
 
@@ -213,10 +213,10 @@ def test_positions_stay_within_their_range_in_every_dtype(dtype):
     conv = DelayConv(2, 2, 2300, 0.8).to(dtype)
     with torch.no_grad():
         conv.position.fill_(1e4)
-    assert_refused("call constrain_", conv, torch.zeros(1, 3, 2, dtype=dtype))
+    assert 2280 < conv.within().max() <= 2299
+    assert conv(torch.zeros(1, 3, 2, dtype=dtype))[0].dtype == dtype
     conv.constrain_()
     assert 2280 < conv.position.max() <= 2299
-    assert conv(torch.zeros(1, 3, 2, dtype=dtype))[0].dtype == dtype
     model = model_of(small("mgrade", max_delay=300), dtype)
     with torch.no_grad():
         model.layers[0].conv.position.fill_(300)

@@ -124,7 +124,8 @@ class Block(nn.Module):
         return self._end(x, start), self._whole(x.shape[0], history, hidden)
 
     def _takes_step(self, x: Tensor) -> bool:
-        return self._steps_at_once and takes_step(x) and not self._dropout() and not _altered(self)
+        whole = self._steps_at_once and self.recurrence is not None and self.mlp is not None
+        return whole and takes_step(x) and not self._dropout() and not _altered(self)
 
     def _step(self, x: Tensor, history: Tensor, hidden: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """One step of a stream, without a call for each of its parts."""

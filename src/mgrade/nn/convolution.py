@@ -15,18 +15,15 @@ from torch import Tensor, nn
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
 from mgrade.ops import _check, delay_kernel, dilated_conv
-from mgrade.ops._backend import has_tangents, is_recorded, is_transformed
+from mgrade.ops._backend import has_tangents
 
 
 class DelayConv(nn.Module):
     """Depthwise convolution whose taps have learnable weights and learnable delays.
 
-    weight, position (dim, taps). Positions stay within 0 .. length - 1: those that an optimiser has moved beyond are
-    clamped when they are next used. That is not possible in a graph captured by `torch.compile` or CUDA: call
-    `constrain_` after every update there.
+    weight, position (dim, taps). Positions lie within 0 .. length - 1. One that an optimiser has moved beyond counts as
+    the end of that range; `constrain_` moves it there.
     """
-
-    _learned_at: int | None = None  # the version of positions when last used in training, or clamped
 
     def __init__(self, dim: int, taps: int, length: int, sigma: float, init: str = "even", scale: float = 1.0):
         super().__init__()
@@ -53,28 +50,35 @@ class DelayConv(nn.Module):
 
     def drawn(self) -> Tensor:
         """The kernel, read-only: on a CPU without gradients it is cached until the taps change."""
-        self.tidy_()
         weight, position = self.weight, self.position
         if torch.is_grad_enabled() or has_tangents() or not _check.values_visible(weight):
-            kernel = delay_kernel(weight, position, length=self.length, sigma=self.sigma)
-            if self._learns():
-                self._learned_at = position._version
-            return kernel
+            return delay_kernel(weight, self.within(), length=self.length, sigma=self.sigma)
         if self._drawn is not None:
             *taps, sigma, kernel = self._drawn
             same = sigma == self.sigma and kernel.dtype == weight.dtype and kernel.shape[1] == self.length
             if same and torch.equal(taps[0], weight) and torch.equal(taps[1], position):
                 return kernel
-        kernel = delay_kernel(weight, position, length=self.length, sigma=self.sigma)
+        kernel = delay_kernel(weight, self.within(), length=self.length, sigma=self.sigma)
         kernel = kernel.t().contiguous().t()  # contiguous channels, as the C kernels read them
         self._drawn = weight.detach().clone(), position.detach().clone(), self.sigma, kernel
         return kernel
 
+    def within(self) -> Tensor:
+        """The positions clamped to their range, for the gradient as if they were not: a tap at an end can return.
+
+        While a CUDA graph is captured, they are taken as they are, to save launches: use `constrain_` there.
+        """
+        position = self.position
+        if position.is_cuda and torch.cuda.is_current_stream_capturing():
+            return position
+        return position.detach().clamp(0.0, self.last_position) + (position - position.detach())
+
     @property
     def last_position(self) -> float:
-        """The largest allowed position: `length` - 1, or the next smaller number of its dtype."""
-        end = torch.tensor(float(self.length - 1), dtype=self.position.dtype, device="cpu")
-        return float(end if float(end) <= self.length - 1 else torch.nextafter(end, torch.zeros_like(end)))
+        """The largest allowed position: `length` - 1, or the largest whole number below it that its dtype has."""
+        kind = torch.finfo(self.position.dtype)
+        excess = max(0, (self.length - 1).bit_length() - (1 - round(math.log2(kind.eps))))
+        return min(float((self.length - 1) >> excess << excess), kind.max)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DelayConv:
         before = self.position.dtype
@@ -85,28 +89,8 @@ class DelayConv(nn.Module):
 
     @torch.no_grad()
     def constrain_(self) -> None:
-        """Clamps positions to their range: call after every update."""
+        """Clamps positions to their range: call after every update, so that a tap at an end returns without delay."""
         self.position.clamp_(0.0, self.last_position)
-        self.constrained()
-
-    def constrained(self) -> None:
-        """To be told that positions are within their range, so that `tidy_` has nothing to do."""
-        if self._looks() and self._learned_at is not None:
-            self._learned_at = self.position._version
-
-    def tidy_(self) -> None:
-        """Clamps positions that were updated since their last use in training; others are left to the range check."""
-        if self._looks() and self._learned_at not in (None, self.position._version):
-            # hidden from autograd: an earlier pass may not have run backwards yet
-            self.position.data.clamp_(0.0, self.last_position)
-            self._learned_at = self.position._version
-
-    def _looks(self) -> bool:
-        captured = self.position.is_cuda and torch.cuda.is_current_stream_capturing()
-        return not (is_recorded() or is_transformed() or captured or self.position.is_inference())
-
-    def _learns(self) -> bool:
-        return self._looks() and self.training and self.position.requires_grad and torch.is_grad_enabled()
 
     @torch.no_grad()
     def snap_(self) -> None:
@@ -118,8 +102,7 @@ class DelayConv(nn.Module):
 
     def snapped(self) -> tuple[Tensor, Tensor]:
         """weight, lag (dim, taps) as `snap_` sets them, sorted by lag."""
-        self.tidy_()
-        position, weight = self.position.detach(), self.weight.detach()
+        position, weight = self.within().detach(), self.weight.detach()
         reach = torch.arange(self.length, dtype=position.dtype, device=position.device)
         mass = torch.exp(-0.5 * ((reach - position[..., None]) / self.sigma) ** 2).sum(-1)
         lag, order = position.round().long().sort(dim=1, stable=True)

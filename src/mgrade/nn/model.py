@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -58,8 +59,6 @@ class Model(nn.Module):
             raise ValueError(f"config must be a ModelConfig, got {type(config).__name__}")
         self.config = config
         self.encoder = linear_layer(config.inputs, config.dim)
-        self.symbols: Tensor
-        self.register_buffer("symbols", torch.arange(config.inputs if config.tokens else 0), persistent=False)
         self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.depth))
         self.readout = Readout(config)
 
@@ -104,7 +103,7 @@ class Model(nn.Module):
             features, (history, hidden) = layer(features, before, reset, lengths, last if final else None)
             histories.append(history)
             hiddens.append(hidden)
-        pooled = self.readout.initial_state(batch) if state is None else (state.total, state.steps)
+        pooled = self._empty_pool(batch) if state is None else (state.total, state.steps)
         y, (total, steps) = self.readout(features, pooled, reset, lengths)
         return y, State(tuple(histories), tuple(hiddens), total, steps)
 
@@ -120,18 +119,16 @@ class Model(nn.Module):
         """The state before the first step of `batch` sequences."""
         _check_batch(batch)
         histories, hiddens = zip(*(layer.initial_state(batch) for layer in self._blocks()), strict=True)
-        return State(histories, hiddens, *self.readout.initial_state(batch))
+        return State(histories, hiddens, *self._empty_pool(batch))
 
     def constrain_(self) -> None:
-        """Clamps the delay positions to their range: call after every update."""
-        convs = [layer.conv for layer in self._blocks() if isinstance(layer.conv, DelayConv)]
+        """Clamps the delay positions to their range: call after every update (see `DelayConv`)."""
+        convs = [part for part in self.modules() if isinstance(part, DelayConv)]
         positions: list[Tensor] = [conv.position for conv in convs]
         if positions:
             with torch.no_grad():
                 torch._foreach_clamp_min_(positions, 0.0)
                 torch._foreach_clamp_max_(positions, convs[0].last_position)
-        for conv in convs:
-            conv.constrained()
 
     def save(self, folder: str | Path) -> None:
         """Writes `folder`: the configuration as JSON and the weights as safetensors, all or nothing."""
@@ -234,8 +231,12 @@ class Model(nn.Module):
         weight = getattr(self.encoder, "weight", None)
         return weight.dtype if isinstance(weight, Tensor) else next(self.parameters()).dtype
 
-    def _blocks(self) -> list[Block]:
-        return [layer for layer in self.layers if isinstance(layer, Block)]
+    def _blocks(self) -> Iterable[Block]:
+        """The layers, each a `Block` or a wrapper that behaves as one."""
+        return cast(Iterable[Block], self.layers)
+
+    def _empty_pool(self, batch: int) -> tuple[Tensor, Tensor]:
+        return self.readout.initial_state(batch, next(self.parameters()))
 
     def _encode(self, x: Tensor) -> Tensor:
         """The first features (batch, time, dim), in the dtype of autocast on CUDA."""
@@ -246,10 +247,11 @@ class Model(nn.Module):
             return self.encoder(x).to(dtype)
         if self.config.inputs > ONE_HOT_UP_TO and not altered(self.encoder):
             return (F.embedding(x, self.encoder.weight.t()) + self.encoder.bias).to(dtype)
+        symbols = torch.arange(self.config.inputs, device=x.device)
         if x.is_cuda:  # time is contiguous there
-            one_hot = (x[:, None] == self.symbols[:, None]).to(dtype).transpose(1, 2)
+            one_hot = (x[:, None] == symbols[:, None]).to(dtype).transpose(1, 2)
         else:
-            one_hot = (x[..., None] == self.symbols).to(dtype)
+            one_hot = (x[..., None] == symbols).to(dtype)
         return self.encoder(one_hot)
 
     def _check_input(self, x: Any) -> None:

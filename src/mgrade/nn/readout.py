@@ -53,7 +53,7 @@ class Readout(nn.Module):
         if self.kind == "every":
             return self.head(x), state
         total, steps = state
-        dtype = next(self.parameters()).dtype
+        dtype = self._dtype(x)
         total, steps = self._pool(x, total.to(accumulator(dtype)), steps, reset, lengths)
         y: Tensor
         if self.kind == "mean":
@@ -64,10 +64,14 @@ class Readout(nn.Module):
             y = self.head(total.to(dtype))
         return y, (total, steps)
 
+    def _dtype(self, features: Tensor) -> torch.dtype:
+        """The dtype that the head reads: that of its weights, if it has any."""
+        return next((parameter.dtype for parameter in self.parameters()), features.dtype)
+
     def _summed(self, total: Tensor, steps: Tensor) -> Tensor:
         """The sum of the outputs of all steps: each has the head's bias."""
         if altered(self.head):  # called as a module, for its hooks or replacement
-            dtype = next(self.parameters()).dtype
+            dtype = self._dtype(total)
             alone = self.head(torch.zeros_like(total, dtype=dtype))
             return self.head(total.to(dtype)) + (steps[:, None] - 1) * alone
         assert isinstance(self.head, nn.Linear)
@@ -95,12 +99,11 @@ class Readout(nn.Module):
             total, steps = torch.where(anew[:, None], 0, total), torch.where(anew, 0, steps)
         return total + _sum(x, total.dtype, seen), steps + seen.sum(1)
 
-    def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
-        """An empty pool: total (batch, dim), without channels for `every`, and steps (batch)."""
-        parameter = next(self.parameters())
-        steps = torch.zeros(batch, dtype=torch.int64, device=parameter.device)
+    def initial_state(self, batch: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """An empty pool for weights `like` this: total (batch, dim), no channels for `every`, and steps (batch)."""
         width = 0 if self.kind == "every" else self.dim
-        return parameter.new_zeros(batch, width, dtype=accumulator(parameter.dtype)), steps
+        total = like.new_zeros(batch, width, dtype=accumulator(like.dtype))
+        return total, torch.zeros(batch, dtype=torch.int64, device=like.device)
 
 
 def _sum(x: Tensor, dtype: torch.dtype, seen: Tensor | None = None) -> Tensor:

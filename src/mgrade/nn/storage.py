@@ -32,12 +32,13 @@ def save(model: Model, folder: str | Path) -> None:
     """Writes `model` to `folder`, which is created if needed; refuses a folder with another library's model."""
     folder = Path(folder)
     check_folder(folder)
-    for part in model.modules():
+    state = model.state_dict()
+    for name, part in model.named_modules(remove_duplicate=False):
         if isinstance(part, DelayConv):
-            part.tidy_()
+            state[f"{name}.position"] = part.within()
     whole = torch.contiguous_format
     # copies, because safetensors refuses tensors that share memory
-    tensors = {name: tensor.detach().cpu().clone(memory_format=whole) for name, tensor in model.state_dict().items()}
+    tensors = {name: tensor.detach().cpu().clone(memory_format=whole) for name, tensor in state.items()}
     config = _as_it_is(model)
     check_tensors(folder, config, tensors)
     data = safetensors.torch.save(tensors)

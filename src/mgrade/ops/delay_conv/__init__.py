@@ -40,8 +40,7 @@ def delay_kernel(weight: Tensor, position: Tensor, *, length: int, sigma: float 
         if not (low >= 0 and high <= length - 1):
             worst = low if not low >= 0 else high
             raise ValueError(
-                f"position must lie within 0 and length - 1 = {length - 1}, got {worst:g}:"
-                " after every step of an optimiser call constrain_() of the model or the convolution"
+                f"position must lie within 0 and length - 1 = {length - 1}, got {worst:g}: clamp it after every update"
             )
     if is_plain():
         return reference.kernel_forward(weight, position, length, float(sigma))
