@@ -32,7 +32,8 @@ from mgrade.deploy import (
 )
 from mgrade.deploy.c.host import WARNINGS
 from mgrade.deploy.check import NUMBER_RANGES
-from mgrade.deploy.program import BITS, SPECS, Unit, array_dtype
+from mgrade.deploy.program import Unit
+from mgrade.deploy.specs import BITS, SPECS, array_dtype
 
 TOLERANCE = 1e-5
 PRESETS = ("mgrade", "mingru", "dcls", "tcn", "lru", "lru_dcls")

@@ -30,7 +30,7 @@ from deploy.programs import (
 from mgrade.deploy import Interpreter, Op, Program, compile, from_model, optimise, print_c
 from mgrade.deploy.c.host import FAST, WARNINGS
 from mgrade.deploy.interpreter import MOST_STEPS
-from mgrade.deploy.program import SPECS
+from mgrade.deploy.specs import SPECS
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mgrade.deploy import Op, Program
-from mgrade.deploy.program import SPECS, Unit
+from mgrade.deploy.program import Unit
+from mgrade.deploy.specs import SPECS
 
 LINEAR = {"weight": np.ones((2, 2), np.float32), "bias": np.ones(2, np.float32)}
 NORM = {"scale": np.ones(2, np.float32), "shift": np.ones(2, np.float32)}

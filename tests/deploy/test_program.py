@@ -23,7 +23,7 @@ from deploy.scalar import Scalar
 from mgrade.deploy import Interpreter, Op, Program, StatePart, dequantise_output, quantise_input
 from mgrade.deploy.check import NUMBER_RANGES
 from mgrade.deploy.interpreter import MOST_STEPS
-from mgrade.deploy.program import INTEGER_DTYPES, PRECISIONS, SPECIAL_DTYPES, SPECS
+from mgrade.deploy.specs import INTEGER_DTYPES, PRECISIONS, SPECIAL_DTYPES, SPECS
 from mgrade.deploy.storage import FIELDS, FORMAT, OP_FIELDS, VERSION
 
 DOCS = (Path(__file__).parent.parent.parent / "docs" / "program.md").read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mgrade.deploy.specs import PRECISIONS, SPECS, array_dtype
 from mgrade.footprint.measure import MAX_INTEGER_TERMS
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ LARGEST = float(np.finfo(np.float32).max)
 
 def check(program: Program) -> tuple[int, ...]:
     """The width of every value; a ValueError names what is wrong with a program."""
-    from mgrade.deploy.program import PRECISIONS, SPECS
-
     if program.precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {program.precision!r:.40}")
     if type(program.inputs) is not int or not 1 <= program.inputs <= (1 << 16) - 2:
@@ -65,8 +64,6 @@ def _units(program: Program, widths: list[int]) -> None:
 
 
 def _width(program: Program, op: Op, widths: list[int]) -> int:
-    from mgrade.deploy.program import SPECS
-
     spec = SPECS[op.kind]
     sizes: dict[str, int] = {"2": 2}
     if len(op.args) != len(spec.args):
@@ -105,8 +102,6 @@ def _width(program: Program, op: Op, widths: list[int]) -> int:
 
 
 def _array(program: Program, op: Op, name: str, letters: str, sizes: dict[str, int]) -> None:
-    from mgrade.deploy.program import array_dtype
-
     array, dtype = op.arrays[name], array_dtype(op.kind, name, program.integer)
     if array.dtype != np.dtype(dtype):
         raise ValueError(f"{name} must be {dtype}, got {array.dtype}")

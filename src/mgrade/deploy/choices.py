@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from mgrade.deploy.convert import check_exportable, from_model
 from mgrade.deploy.passes import optimise, prune, trim
-from mgrade.deploy.program import BITS, Program
+from mgrade.deploy.program import Program
 from mgrade.deploy.quantise import STATES, calibrate, quantise
 from mgrade.deploy.source import Source
+from mgrade.deploy.specs import BITS
 from mgrade.nn import Model
 
 PRECISIONS = ("float32", "int8")

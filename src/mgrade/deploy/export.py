@@ -22,7 +22,8 @@ from mgrade.deploy.c import print_c
 from mgrade.deploy.c.printer import RUNTIME, check_name
 from mgrade.deploy.interpreter import Interpreter
 from mgrade.deploy.onnx import to_onnx
-from mgrade.deploy.program import BITS, Program
+from mgrade.deploy.program import Program
+from mgrade.deploy.specs import BITS
 from mgrade.deploy.storage import load_program, program_bytes
 
 TARGETS = ("c", "arduino", "onnx", "wasm")

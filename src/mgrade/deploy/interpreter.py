@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from mgrade.deploy import arithmetic
 from mgrade.deploy.arithmetic import saturate, shift_right
-from mgrade.deploy.program import BITS, Op, Program, StatePart, Unit
+from mgrade.deploy.program import Op, Program, StatePart, Unit
+from mgrade.deploy.specs import BITS
 
 Values = npt.NDArray[Any]
 # After so many steps a mean halves its weight of the past: the counter must not run over.

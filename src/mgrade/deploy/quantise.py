@@ -17,7 +17,8 @@ import numpy.typing as npt
 from mgrade.deploy.arithmetic import FACTOR_BITS, GATE_BITS, TABLE_BITS, UNIT, factor
 from mgrade.deploy.check import ADD_SPREAD, LEAST_SHIFT, MOST_EPSILON, MOST_SHIFT
 from mgrade.deploy.interpreter import Interpreter
-from mgrade.deploy.program import BITS, Op, Program
+from mgrade.deploy.program import Op, Program
+from mgrade.deploy.specs import BITS
 from mgrade.deploy.units import Channel, input_frame, output_frame, seen
 from mgrade.footprint.measure import MAX_INTEGER_TERMS
 
