@@ -14,7 +14,16 @@ from pathlib import Path
 import torch
 
 from mgrade._files import lock, make_folder
-from mgrade.deploy import Compiled, Source, compile, dequantise_output, open_source, quantise_input, write_export
+from mgrade.deploy import (
+    Compiled,
+    Source,
+    compile_if_possible,
+    dequantise_output,
+    open_source,
+    quantise_input,
+    write_export,
+)
+from mgrade.deploy.c import compile_if_possible
 from mgrade.deploy.export import check_folder
 from mgrade.deploy.source import as_name
 from mgrade.deploy.stages import Stage, forms, judged
@@ -86,11 +95,7 @@ def run(out: Path, epochs: int | None = None, seed: int = 0) -> Story:
     files = out / EXPORT
     write_export(program, source.name, "c", files, source.known)
     step = None
-    try:
-        compiled = compile(program)
-    except (ValueError, RuntimeError, OSError):  # as in `open_stream`
-        pass  # the export is complete without it
-    else:
+    if (compiled := compile_if_possible(program)) is not None:
         accuracy, step = _stream(source, compiled, seed)
         figures = {"accuracy": accuracy}
         stages.append(Stage("compiled from C, streamed", figures, program.parameter_bytes, program.state_bytes))

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from deploy.programs import inputs_of, integer, program_of
-from mgrade.deploy import judge
+from mgrade.deploy.c import host
 from mgrade.deploy.judge import Streamed
 from mgrade.nn import ModelConfig
 
@@ -29,7 +29,7 @@ def test_compiled_and_interpreted_give_the_same_outputs(readout, why, monkeypatc
     def none(_):
         raise why
 
-    monkeypatch.setattr(judge, "compile", none)
+    monkeypatch.setattr(host, "compile", none)
     interpreted = Streamed(program, config)(x, lengths=lengths)[0]
     assert compiled.shape == ((5, program.outputs) if lengths is not None else (5, 23, program.outputs))
     assert torch.equal(compiled, interpreted)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from deploy.programs import assert_as_interpreted, inputs_for, inputs_of, integer, program_of
-from mgrade.deploy import stream as streams
 from mgrade.deploy.about import About
+from mgrade.deploy.c import host
 from mgrade.deploy.source import parse_samples
 from mgrade.deploy.stream import csv_samples, open_stream, stream, wav_samples
 
@@ -113,7 +113,7 @@ def test_compiled_and_interpreted_streams_are_equal(monkeypatch, name):
     program = PROGRAMS[name]()
     x = inputs_for(program, 1, 25)[0]
     compiled = open_stream(program)
-    monkeypatch.setattr(streams, "compile", no_compiler)
+    monkeypatch.setattr(host, "compile", no_compiler)
     interpreted = open_stream(program)
     assert type(compiled) is not type(interpreted)
     expected = np.stack([interpreted.step(sample) for sample in x])
@@ -123,7 +123,7 @@ def test_compiled_and_interpreted_streams_are_equal(monkeypatch, name):
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_stream_begins_anew_after_every_window(monkeypatch, compiled):
     if not compiled:
-        monkeypatch.setattr(streams, "compile", no_compiler)
+        monkeypatch.setattr(host, "compile", no_compiler)
     program = PROGRAMS["int16"]()
     x = inputs_of(program, 1, 7)[0]
     windows = np.stack(list(stream(program, x, About(window=3))))
@@ -141,7 +141,7 @@ def test_without_a_compiler_a_program_is_interpreted(monkeypatch, error):
     def fail(program):
         raise error("no")
 
-    monkeypatch.setattr(streams, "compile", fail)
+    monkeypatch.setattr(host, "compile", fail)
     program = PROGRAMS["int16"]()
     x = inputs_of(program, 1, 5)[0]
     lines = [",".join(map(str, row)) for row in x]

@@ -65,4 +65,4 @@ def program_of(
     if choices.precision == "int8":
         options: dict[str, Any] = {"precision": choices.activations, "state_bits": choices.state_bits, "apart": apart}
         forms = [quantise(form, calibrate(form, sequences), **options) for form in forms]
-    return min(forms, key=lambda form: form.parameter_bytes + form.state_bytes)
+    return min(forms, key=lambda form: form.bytes)

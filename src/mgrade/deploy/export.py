@@ -201,8 +201,7 @@ def verify(folder: Path, chip: str, steps: int = VERIFY_STEPS) -> dict[str, Any]
     description, program = read_export(folder)
     check_target(description["to"], chip)
     x = _test_inputs(program, steps)
-    kind = "uint16" if program.tokens else program.precision
-    run = chips.run(folder, description["name"], x.astype(kind), chip=chip)
+    run = chips.run(folder, description["name"], x.astype(program.input_dtype), chip=chip)
     expected = Interpreter(program).run(x[None])[0]
     off = float(np.abs(run.outputs - expected).max(initial=0))
     largest = float(np.abs(expected).max(initial=0)) or 1.0

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mgrade.deploy.c.host import compile
+from mgrade.deploy.c.host import Compiled, compile_if_possible
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.program import Program
 from mgrade.nn import ModelConfig
@@ -25,11 +25,7 @@ class Streamed:
 
     def __init__(self, program: Program, config: ModelConfig):
         self.program, self.config = program, config
-        self._run = self._execute
-        try:
-            self._compiled = compile(program)
-        except (ValueError, RuntimeError, OSError):  # as in `open_stream`
-            self._run = self._interpret
+        self._compiled = compile_if_possible(program)
 
     def eval(self) -> Streamed:
         """As a model has it."""
@@ -48,15 +44,17 @@ class Streamed:
         outputs = torch.from_numpy(dequantise_output(self.program, self._run(values, ends)))
         return outputs if last is None else outputs[:, outputs.shape[1] - last :], None
 
-    def _interpret(self, values: Array, ends: Array) -> Array:
+    def _run(self, values: Array, ends: Array) -> Array:
+        if self._compiled is not None:
+            return self._execute(self._compiled, values, ends)
         outputs = Interpreter(self.program, len(values)).run(values)
         return outputs if self.config.readout == "every" else outputs[np.arange(len(values)), ends - 1]
 
-    def _execute(self, values: Array, ends: Array) -> Array:
+    def _execute(self, compiled: Compiled, values: Array, ends: Array) -> Array:
         """Row by row, in as many threads as PyTorch has: the C program holds no lock of Python's."""
 
         def one(row: int) -> Array:
-            outputs = self._compiled.another().run(values[row, : ends[row]])
+            outputs = compiled.another().run(values[row, : ends[row]])
             return outputs if self.config.readout == "every" else outputs[-1]
 
         with ThreadPoolExecutor(torch.get_num_threads()) as threads:

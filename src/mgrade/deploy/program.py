@@ -84,6 +84,22 @@ class Program:
         """Whether values are whole numbers."""
         return self.precision != "float32"
 
+    @property
+    def pooled(self) -> str | None:
+        """How outputs are pooled over all steps of a stream so far, by "mean" or "sum"; None if they are not."""
+        last = self.ops[-1].kind
+        return last if last in ("mean", "sum") else None
+
+    @property
+    def input_dtype(self) -> str:
+        """The dtype of an input in C."""
+        return "uint16" if self.tokens else self.precision
+
+    @property
+    def output_dtype(self) -> str:
+        """The dtype of an output in C."""
+        return "int32" if self.integer and self.pooled else self.precision
+
     def state(self, index: int) -> tuple[StatePart, ...]:
         """What operation `index` remembers."""
         op = self.ops[index]
@@ -134,3 +150,8 @@ class Program:
             for index in range(len(self.ops))
             for part in self.state(index)
         )
+
+    @property
+    def bytes(self) -> int:
+        """Parameters and the state of one stream."""
+        return self.parameter_bytes + self.state_bytes

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mgrade.deploy.about import About
-from mgrade.deploy.c import compile
+from mgrade.deploy.c import compile_if_possible
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.program import Program
 from mgrade.deploy.source import parse_samples
@@ -45,11 +45,8 @@ class _Interpreted:
 
 
 def open_stream(program: Program) -> Stream:
-    """The program compiled for this machine; interpreted if that cannot be."""
-    try:
-        return compile(program)
-    except (ValueError, RuntimeError, OSError):  # no compiler here, or none that makes libraries for this machine
-        return _Interpreted(program)
+    """The program compiled for this machine; interpreted where that is not possible."""
+    return compile_if_possible(program) or _Interpreted(program)
 
 
 def stream(program: Program, samples: Iterable[Array], known: About | None = None) -> Iterator[Array]:

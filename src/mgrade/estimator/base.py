@@ -126,9 +126,12 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]
     def footprint(self, precision: str | None = None) -> dict[str, Any]:
         """Bytes of the exported program: `parameter_bytes`, `state_bytes` of one stream, and their sum, `bytes`."""
         program = self.program(precision)
-        stored, kept = program.parameter_bytes, program.state_bytes
-        made = precision or self.precision
-        return {"precision": made, "parameter_bytes": stored, "state_bytes": kept, "bytes": stored + kept}
+        return {
+            "precision": precision or self.precision,
+            "parameter_bytes": program.parameter_bytes,
+            "state_bytes": program.state_bytes,
+            "bytes": program.bytes,
+        }
 
     def program(self, precision: str | None = None) -> Program:
         """The fitted model as a `mgrade.deploy.Program` for raw samples; `precision` defaults to the constructor's."""

@@ -19,10 +19,6 @@ def check_precision(precision: str) -> None:
     Choices(precision=precision)
 
 
-def _bytes(program: Program) -> int:
-    return program.parameter_bytes + program.state_bytes
-
-
 def _unit_ranges(program: Program) -> Ranges:
     """Arbitrary ranges: the number of bytes does not depend on them."""
     rotations = {index: 1.0 for index, op in enumerate(program.ops) if op.kind == "rotate"}
@@ -37,8 +33,8 @@ def most_bytes(config: ModelConfig, precision: str) -> int:
             torch.nn.init.uniform_(parameter)  # all different, as after training: equal arrays are counted once
         program = from_model(model)
     if precision == "float32":
-        return _bytes(program)
-    return _bytes(quantise(program, _unit_ranges(program)))
+        return program.bytes
+    return quantise(program, _unit_ranges(program)).bytes
 
 
 def within(config: ModelConfig, budget: str | int, precision: str) -> ModelConfig:

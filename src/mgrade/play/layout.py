@@ -2,55 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mgrade.deploy import Program, print_c
+from mgrade.deploy import Program
 from mgrade.deploy.arithmetic import factor
-from mgrade.deploy.c.printer import TYPES
+from mgrade.deploy.c.fields import Field, state_fields
 from mgrade.deploy.program import Op
 from mgrade.play.watch import watched
 
-DTYPES = {c: name for name, c in TYPES.items()}
-FIELD = re.compile(r"^    (\w+) ([a-z]+)_(\d+)((?:\[\d+\])*);$", re.M)
 # A tap is drawn where the weights of a channel have a peak of at least this share of its highest.
 PEAK = 0.2
-
-
-class Field(NamedTuple):
-    """A member of the state: where it begins, in bytes, its shape and dtype."""
-
-    offset: int
-    shape: tuple[int, ...]
-    dtype: str
-
-    @property
-    def bytes(self) -> int:
-        """All of it."""
-        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
-
-    def view(self, exponent: int = 0) -> dict[str, Any]:
-        """As the page reads it; a number q stands for q / 2**exponent."""
-        return {"offset": self.offset, "shape": self.shape, "type": self.dtype, "exponent": exponent}
 
 
 Fields = dict[tuple[str, int], Field]
 
 
 def fields(program: Program) -> Fields:
-    """By name and operation: read off the printed structure, so that it is the module's own layout."""
-    found: Fields = {}
-    end = 0
-    for kind, name, index, shape in FIELD.findall(print_c(program)["model.h"]):
-        dtype = DTYPES[kind]
-        size = np.dtype(dtype).itemsize
-        field = Field(-(-end // size) * size, tuple(map(int, re.findall(r"\d+", shape))), dtype)
-        found[name, int(index)] = field
-        end = field.offset + field.bytes
-    return found
+    """The members of the state, by name and operation."""
+    return {(field.name, field.operation): field for field in state_fields(program)}
 
 
 class Layout(NamedTuple):
@@ -88,7 +60,7 @@ def _layers(program: Program, where: Fields, gates: dict[int, Field]) -> list[di
             found.append({})
         found[-1][kind] = (_line if kind == "line" else _hidden)(program, index, where)
         if index in gates:
-            found[-1]["gates"] = gates[index].view(_exponent(program, op.args[0]))
+            found[-1]["gates"] = _view(gates[index], _exponent(program, op.args[0]))
     return found
 
 
@@ -98,7 +70,7 @@ def _line(program: Program, index: int, where: Fields) -> dict[str, Any]:
     tokens = op.kind == "taps_token"
     kernel = _kernel(op, line.shape[0])
     return {
-        **line.view(0 if tokens else _exponent(program, op.args[0])),
+        **_view(line, 0 if tokens else _exponent(program, op.args[0])),
         "at": where["at", index].offset,
         "tokens": tokens,
         "profile": [round(float(share), 4) for share in _shares(np.abs(kernel).sum(0))],
@@ -111,7 +83,12 @@ def _hidden(program: Program, index: int, where: Fields) -> dict[str, Any]:
     exponent = _exponent(program, index + 1) + int(op.numbers.get("extra", 0))
     if op.kind == "rotate":
         exponent = int(op.numbers.get("state_exponent", 0))
-    return {**where["hidden", index].view(exponent), "kind": op.kind}
+    return {**_view(where["hidden", index], exponent), "kind": op.kind}
+
+
+def _view(field: Field, exponent: int) -> dict[str, Any]:
+    """A field as the page reads it; a number q stands for q / 2**exponent."""
+    return {"offset": field.offset, "shape": field.shape, "type": field.dtype, "exponent": exponent}
 
 
 def _exponent(program: Program, value: int) -> int:

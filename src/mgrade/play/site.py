@@ -39,13 +39,13 @@ def site(exhibit: Exhibit) -> dict[str, bytes]:
 
 
 def _described(exhibit: Exhibit) -> dict[str, Any]:
-    program, last = exhibit.program, exhibit.program.ops[-1].kind
+    program = exhibit.program
     return {
         "format": FORMAT,
         "version": VERSION,
         "name": exhibit.name,
         "about": exhibit.about.to_dict(),
-        "pooled": last if last in ("mean", "sum") else None,
+        "pooled": program.pooled,
         "precision": program.precision,
         "weight_bytes": program.parameter_bytes,
         "module_bytes": len(exhibit.module),

@@ -55,13 +55,8 @@ def header_parts(program: Program, name: str, known: About) -> dict[str, str]:
         "INPUT_NOTE": _input_note(program, known),
         "CONSTANTS": _constants(program, name, known),
         "READ": _read(program, name) + _write(program, name),
-        "SINCE": POOLED if is_pooled(program) else "",
+        "SINCE": POOLED if program.pooled else "",
     }
-
-
-def is_pooled(program: Program) -> bool:
-    """Whether outputs are about all steps since a stream began."""
-    return program.ops[-1].kind in ("mean", "sum")
 
 
 def _input_note(program: Program, known: About) -> str:

@@ -46,6 +46,14 @@ def compile(program: Program, *, cc: str | None = None, flags: tuple[str, ...] =
     return Compiled(program, cc, flags)
 
 
+def compile_if_possible(program: Program) -> Compiled | None:
+    """The same; None without a C compiler, or with one that cannot make a library for this machine."""
+    try:
+        return compile(program)
+    except (ValueError, RuntimeError, OSError):  # no compiler; one that fails; a library that cannot be loaded
+        return None
+
+
 def _build(program: Program, folder: Path, cc: str, flags: tuple[str, ...]) -> Path:
     """The library, in `folder`."""
     for name, text in print_c(program, "model").items():
@@ -73,9 +81,6 @@ class Compiled:
         with tempfile.TemporaryDirectory(prefix="mgrade-") as folder:
             self._library = ctypes.CDLL(str(_build(program, Path(folder), compiler(cc), flags)))
         self.state = _memory(self._library.model_size())
-        self._input = np.dtype("uint16" if program.tokens else program.precision)
-        pooled = program.integer and program.ops[-1].kind in ("mean", "sum")
-        self._output = np.dtype("int32" if pooled else program.precision)
         self._library.model_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
         self.reset()
 
@@ -93,8 +98,8 @@ class Compiled:
     def run(self, x: npt.ArrayLike) -> npt.NDArray[Any]:
         """x (time, inputs), or token ids (time) -> (time, outputs), going on from before."""
         x = np.asarray(x)
-        x = np.ascontiguousarray(checked(self.program, x, len(x) if x.ndim else 1).astype(self._input))
-        y = np.empty((len(x), self.program.outputs), self._output)
+        x = np.ascontiguousarray(checked(self.program, x, len(x) if x.ndim else 1).astype(self.program.input_dtype))
+        y = np.empty((len(x), self.program.outputs), self.program.output_dtype)
         self._library.model_run(self.state, x.ctypes.data, y.ctypes.data, len(x))
         return y
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ import numpy.typing as npt
 import mgrade
 from mgrade.deploy.about import About
 from mgrade.deploy.arithmetic import SIGMOID
-from mgrade.deploy.c.header import header_parts, is_pooled
+from mgrade.deploy.c.fields import Field, state_fields, state_size
+from mgrade.deploy.c.header import header_parts
 from mgrade.deploy.c.slots import Slots
 from mgrade.deploy.interpreter import Interpreter, checked
 from mgrade.deploy.program import Op, Program
@@ -147,7 +147,7 @@ class _Printed:
         self.slots = Slots(program)
         value = TYPES[program.precision]
         calls = [line for index in range(len(program.ops)) for line in self._calls(index)]
-        fields = self._fields()
+        fields = state_fields(program)
         own = _own_bytes(self.arrays)
         self.parts = {
             "NAME": name,
@@ -155,13 +155,13 @@ class _Printed:
             "VERSION": mgrade.__version__,
             "PRECISION": _described(program),
             "FLASH": str(own),
-            "STATE": str(_size(fields)),
+            "STATE": str(state_size(fields)),
             "INPUTS": "1" if program.tokens else str(program.inputs),
             "OUTPUTS": str(program.outputs),
-            "INPUT_TYPE": "uint16_t" if program.tokens else value,
-            "OUTPUT_TYPE": "int32_t" if program.integer and is_pooled(program) else value,
+            "INPUT_TYPE": TYPES[program.input_dtype],
+            "OUTPUT_TYPE": TYPES[program.output_dtype],
             **header_parts(program, name, known),
-            "FIELDS": "\n".join(fields) or "    uint8_t nothing;",
+            "FIELDS": "\n".join(map(_member, fields)) or "    uint8_t nothing;",
             "SIZES": f"MG_BITS {8 * np.dtype(program.precision).itemsize}" if program.integer else f"MG_PANEL {panel}",
             "LAG": TYPES[program.lag_dtype],
             "RUNTIME": RUNTIME[program.integer][0],
@@ -173,16 +173,6 @@ class _Printed:
     def fill(self, template: str) -> str:
         text = (HERE / template).read_text(encoding="utf-8")
         return re.sub(r"@([A-Z_]+)@", lambda match: self.parts[match[1]], text)
-
-    def _fields(self) -> list[str]:
-        lines = []
-        for index in range(len(self.program.ops)):
-            for part in self.program.state(index):
-                shape = "".join(f"[{size}]" for size in part.shape)
-                lines.append(f"    {TYPES[part.dtype]} {part.name}_{index}{shape};")
-                if part.name == "line":
-                    lines.append(f"    uint16_t at_{index};")
-        return sorted(lines, key=lambda line: -_alignment(line))  # no holes between them
 
     def _calls(self, index: int) -> list[str]:
         program, op = self.program, self.program.ops[index]
@@ -300,18 +290,9 @@ def _described(program: Program) -> str:
     return f"int8 weights, {program.precision} activations"
 
 
-def _alignment(line: str) -> int:
-    kind = line.split()[0]
-    return {"int64_t": 8, "double": 8, "float": 4, "int32_t": 4, "uint32_t": 4, "int16_t": 2, "uint16_t": 2}.get(
-        kind, 1
-    )
-
-
-def _size(fields: list[str]) -> int:
-    """Bytes of a struct whose fields stand from the widest to the narrowest."""
-    total = sum(_alignment(line) * math.prod(map(int, re.findall(r"\[(\d+)\]", line))) for line in fields)
-    widest = max(map(_alignment, fields), default=1)
-    return max(1, -(-total // widest) * widest)
+def _member(field: Field) -> str:
+    shape = "".join(f"[{size}]" for size in field.shape)
+    return f"    {TYPES[field.dtype]} {field.name}_{field.operation}{shape};"
 
 
 def _literal(value: Any) -> str:

@@ -107,7 +107,6 @@ def _metadata(program: Program, name: str) -> dict[str, Any]:
 
     input = round((real - offset) 2**bits), real = offset + output / 2**bits.
     """
-    pooled = program.integer and program.ops[-1].kind in ("mean", "sum")
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -116,8 +115,8 @@ def _metadata(program: Program, name: str) -> dict[str, Any]:
         "outputs": program.outputs,
         "tokens": program.tokens,
         "precision": program.precision,
-        "input_type": "uint16" if program.tokens else program.precision,
-        "output_type": "int32" if pooled else program.precision,
+        "input_type": program.input_dtype,
+        "output_type": program.output_dtype,
         "input_units": None if program.tokens else _units(program, program.input_units, 0, program.inputs),
         "output_units": _units(program, program.output_units, -1, program.outputs),
     }
