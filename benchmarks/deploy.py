@@ -63,7 +63,7 @@ def relate(results: Mapping[str, dict[str, Any]], ours: Mapping[str, Any]) -> No
 
 def chips(subject: Subject) -> dict[str, dict[str, dict[str, Any]]]:
     """Chip -> precision -> instructions of a step, bytes of flash and RAM; emulated, the same on every run."""
-    return {name: {precision: _on_chip(subject, name, precision) for precision in PRECISIONS} for name in chip.CHIPS}
+    return {name: {precision: _on_chip(subject, name, precision) for precision in PRECISIONS} for name in chip.CORES}
 
 
 def _on_chip(subject: Subject, name: str, precision: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _on_chip(subject: Subject, name: str, precision: str) -> dict[str, Any]:
         run = chip.run(folder, "model", subject.inputs[precision].astype(program.precision), chip=name)
         results[precision] = {
             **checked(subject, dequantise_output(program, run.outputs), precision),
-            "instructions": run.instructions_max,
+            "instructions": run.instructions,
             "instructions_min": run.instructions_min,
             "flash": run.flash,
             "ram": run.ram,

@@ -17,7 +17,6 @@ from mgrade._files import lock, make_folder
 from mgrade.deploy import (
     Compiled,
     Source,
-    compile_if_possible,
     dequantise_output,
     open_source,
     quantise_input,

@@ -68,7 +68,7 @@ def test_snapping_leaves_fewer_bytes(capsys, model, tmp_path):
     assert snapped["parameter_bytes"] < whole["parameter_bytes"]
 
 
-@pytest.mark.parametrize("name", tuple(chip.CHIPS))
+@pytest.mark.parametrize("name", tuple(chip.CORES))
 def test_an_export_is_verified_on_every_chip(capsys, run, model, tmp_path, name):
     needs(chip.available(name))
     for at, (source, options) in enumerate(((run, WHOLE), (model, ()))):

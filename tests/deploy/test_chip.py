@@ -9,11 +9,11 @@ import pytest
 
 from mgrade.deploy import chip
 from mgrade.deploy.chip.build import build
-from mgrade.deploy.chip.chips import GCC
+from mgrade.deploy.chip.cores import GCC
 
 ROOT = Path(__file__).parent.parent.parent
-CHIPS = tuple(chip.CHIPS)
-BOTH = list(itertools.product(CHIPS, chip.COMPILERS))
+CORES = tuple(chip.CORES)
+BOTH = list(itertools.product(CORES, chip.COMPILERS))
 
 HEADER = """
 #include <stdint.h>
@@ -111,7 +111,7 @@ def test_floats_come_back_to_the_bit(tmp_path, name, compiler):
     assert measured.ram == measured.state_bytes + measured.stack_bytes
     assert measured.static_bytes == 0
     assert 100 < measured.flash < 1500
-    assert measured.instructions_min == measured.instructions_max == measured.instructions
+    assert measured.instructions_min == measured.instructions
     assert 60 < measured.instructions < 300
     assert compiler in measured.compiler
     assert measured.flags[-1] == "-ffp-contract=off"
@@ -169,23 +169,23 @@ def test_more_steps_than_are_transferred_at_once(tmp_path):
     assert measured.counts.shape == (10_000,)
 
 
-@pytest.mark.parametrize("name", CHIPS)
+@pytest.mark.parametrize("name", CORES)
 def test_instructions_are_counted_exactly(tmp_path, name):
     n = np.array([1, 2, 3, 10, 999, 123_456, 20_000_000, 1])
     measured = run(write_counting(tmp_path), n.astype(np.int32), name)
     assert measured.counts.tolist() == (2 * n + 3).tolist()
-    assert (measured.instructions_min, measured.instructions_max) == (5, 40_000_003)
+    assert (measured.instructions_min, measured.instructions) == (5, 40_000_003)
     assert measured.stack_bytes == 0
 
 
-@pytest.mark.parametrize("name", CHIPS)
+@pytest.mark.parametrize("name", CORES)
 def test_two_runs_cost_the_same(tmp_path, name):
     step = "for (uint32_t n = (uint32_t)*input; n; n = n * 3 >> 2) *output += (int32_t)n;"
     write(tmp_path, f"*output = 0; {step}")
     x = np.random.default_rng(0).integers(0, 1 << 20, (500, 1)).astype(np.int32)
     first, second = run(tmp_path, x, name), run(tmp_path, x, name)
     np.testing.assert_array_equal(first.counts, second.counts)
-    assert first.instructions_min < first.instructions_max
+    assert first.instructions_min < first.instructions
     assert (first.flash, first.ram) == (second.flash, second.ram)
 
 
@@ -220,7 +220,7 @@ def test_static_variables_count(tmp_path):
     assert measured.ram == 104 + measured.state_bytes + measured.stack_bytes
 
 
-@pytest.mark.parametrize("name", CHIPS)
+@pytest.mark.parametrize("name", CORES)
 def test_stack_is_measured(tmp_path, name):
     write(tmp_path, "volatile int32_t local[256]; for (int i = 0; i < 256; i++) local[i] = i; *output = local[*input];")
     measured = run(tmp_path, column(3, 5), name)
@@ -235,7 +235,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", CHIPS)
+@pytest.mark.parametrize("name", CORES)
 @pytest.mark.parametrize("step", FAULTS)
 def test_a_fault_is_an_error_that_says_where(tmp_path, name, step):
     write(tmp_path, step)
@@ -298,9 +298,9 @@ def test_the_harness_compiles_without_a_warning(tmp_path, monkeypatch):
         pytest.skip(missing)
     strict = ("-std=gnu11", "-O1", "-ffreestanding", "-Wall", "-Wextra", "-Werror")
     monkeypatch.setattr("mgrade.deploy.chip.build._HARNESS_FLAGS", strict)
-    for name in CHIPS:
+    for name in CORES:
         (tmp_path / name).mkdir()
-        assert build(write_counting(tmp_path), "tiny", chip.CHIPS[name], "gcc", (), tmp_path / name).is_file()
+        assert build(write_counting(tmp_path), "tiny", chip.CORES[name], "gcc", (), tmp_path / name).is_file()
 
 
 @pytest.mark.parametrize(("name", "compiler"), BOTH)

@@ -142,7 +142,7 @@ def test_make_targets_that_are_named_exist():
 def test_the_tutorial_names_every_core_that_can_be_emulated():
     text = (ROOT / SENSOR).read_text("utf-8")
     listed = re.search(r"Cores that can be emulated are (.*?);", text, re.S)[1]
-    assert set(re.findall(r"Cortex-M\d+", listed)) == {name.title() for name in chip.CHIPS}
+    assert set(re.findall(r"Cortex-M\d+", listed)) == {name.title() for name in chip.CORES}
 
 
 def test_the_tutorials_program_takes_readings_far_from_zero(tmp_path, monkeypatch):

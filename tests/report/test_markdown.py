@@ -69,7 +69,7 @@ def test_delays_that_start_a_row_apart_say_so(everything):
 def test_stages_that_were_not_run_say_how(tmp_path):
     filled = fill("<!-- stages: fsdd -->\nold\n<!-- end -->\n", tmp_path)
     assert filled == (
-        "<!-- stages: fsdd -->\nNot run: `mgrade stages RUN --chip cortex-m55 --out results/deploy/fsdd.json`\n"
+        "<!-- stages: fsdd -->\nNot run: `mgrade stages RUN --verify cortex-m55 --out results/deploy/fsdd.json`\n"
         "<!-- end -->\n"
     )
 

@@ -135,7 +135,7 @@ def stages(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     examples: Annotated[int | None, typer.Option(help="Use only this many examples of the test set.")] = None,
     tensors: Annotated[bool, typer.Option("--tensors", help="Also the cost of rounding each matrix alone.")] = False,
-    chip: Annotated[str | None, typer.Option(help="Also run float32 and int8 on a chip.")] = None,
+    verify: Annotated[str | None, typer.Option(help="Also run float32 and int8 on an emulated core.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write a result file.")] = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -147,7 +147,7 @@ def stages(
     use_data(data)
     if out is not None:
         prepare_place(out, b'"stages":')
-    report = stage_report(run, examples=examples, with_tensors=tensors, chip=chip)
+    report = stage_report(run, examples=examples, with_tensors=tensors, chip=verify)
     if out is not None:
         replace(out, (json.dumps(report, indent=1) + "\n").encode())
     if as_json:

@@ -56,7 +56,7 @@ def fit(
 ) -> None:
     """Train a classifier on labelled recordings, test it on others, and write it as a program for a chip."""
     from mgrade.deploy import check_target
-    from mgrade.deploy.chip import CHIPS, ChipError
+    from mgrade.deploy.chip import CORES, ChipError
     from mgrade.footprint import find_chip
 
     _need_sklearn()
@@ -69,8 +69,8 @@ def fit(
         raise ValueError("--verify needs --chip: which core to emulate")
     _check_options(precision, to, test, seed, epochs)
     core = target.core.lower() if verify and target else None
-    if target is not None and core is not None and core not in CHIPS:
-        emulated = ", ".join(CHIPS)
+    if target is not None and core is not None and core not in CORES:
+        emulated = ", ".join(CORES)
         raise ValueError(f"--verify: the core of {target.name} cannot be emulated: {emulated} can")
     check_target(to, core)
     check_output(out, to)

@@ -31,7 +31,7 @@ WINDOW = """  static int heard = 0;
   heard = 0;
   {name}_init(&state);
 """
-LARGEST = """  int best = 0;
+SHOW_LARGEST = """  int best = 0;
   for (int i = 1; i < {upper}_OUTPUTS; i++) {{
     if (output[i] > output[best]) best = i;
   }}
@@ -81,7 +81,7 @@ def arduino_files(program: Program, name: str, known: About | None = None) -> di
     best = "names[best]" if known.labels else "best"
     names = f"static const char *const names[] = {upper}_LABELS;\n" if known.labels else ""
     if known.classes and program.outputs > 1:
-        show = LARGEST.format(upper=upper, best=best)
+        show = SHOW_LARGEST.format(upper=upper, best=best)
     elif program.integer:
         show = VALUES.format(upper=upper, written=WRITTEN.format(**parts), value="value")
     else:

@@ -90,7 +90,7 @@ def whole_rows(results: Path) -> str:
 def stages(path: Path) -> str:
     """The stages of an export as a Markdown table, and what emulated chips said."""
     if not path.is_file():
-        return f"Not run: `mgrade stages RUN --chip cortex-m55 --out results/deploy/{path.name}`\n"
+        return f"Not run: `mgrade stages RUN --verify cortex-m55 --out results/deploy/{path.name}`\n"
     found = json.loads(path.read_text("utf-8"))
     lines = ["| stage | accuracy | weights, bytes | state, bytes |", "| --- | --- | --- | --- |"]
     for stage in found["stages"]:

@@ -10,7 +10,7 @@ as executed. They are instructions, not cycles: no caches, no wait states.
 """
 
 from mgrade.deploy.chip.build import FLAGS
-from mgrade.deploy.chip.chips import CHIPS, COMPILERS, Chip, ChipError, available
+from mgrade.deploy.chip.cores import COMPILERS, CORES, ChipError, Core, available
 from mgrade.deploy.chip.measure import ChipRun, run
 
-__all__ = ["CHIPS", "COMPILERS", "FLAGS", "Chip", "ChipError", "ChipRun", "available", "run"]
+__all__ = ["COMPILERS", "CORES", "FLAGS", "ChipError", "ChipRun", "Core", "available", "run"]

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mgrade.deploy.c.host import WARNINGS
-from mgrade.deploy.chip.chips import GCC, Chip, ChipError, program
+from mgrade.deploy.chip.cores import GCC, ChipError, Core, program
 
 FLAGS = (
     *("-std=c99", "-O3", "-fomit-frame-pointer", "-fopenmp-simd", "-ffunction-sections", "-fdata-sections"),
     *WARNINGS,
 )
-"""What a model's files are compiled with, after the flags of the chip. Clang would keep a register for frames."""
+"""What a model's files are compiled with, after the flags of the core. Clang would keep a register for frames."""
 INTEGER_FLAGS = ("-fno-unroll-loops",)
 """And an integer program's: loops unrolled would make its code twice as large, and no faster."""
 
@@ -25,22 +25,22 @@ _TELLING = ("error:", "undefined reference", "multiple definition", "overflowed"
 _HERE = Path(__file__).parent
 
 
-def build(folder: Path, name: str, chip: Chip, compiler: str, flags: Sequence[str], out: Path) -> Path:
+def build(folder: Path, name: str, core: Core, compiler: str, flags: Sequence[str], out: Path) -> Path:
     """Compiles all of `folder`'s C files but main.c and links them with the harness; the path of the program."""
     objects, flags = out / "model", (*model_flags(folder), *flags)
     objects.mkdir()
     sources = sorted(path for path in folder.glob("*.c") if path.name != "main.c")
     for source in sources:
         target = ["-c", source.name, "-o", str(objects / f"{source.stem}.o")]
-        _run(chip, [*_command(chip, compiler), "-g1", *flags, *target], folder)
+        _run(core, [*_command(core, compiler), "-g1", *flags, *target], folder)
 
-    core = [GCC, *chip.flags]
+    gcc = [GCC, *core.flags]
     harness, linked = out / "mgrade_harness.o", out / "program.elf"
     target = ["-I.", "-c", str(_HERE / "harness.c"), "-o", str(harness)]
-    _run(chip, [*core, *_HARNESS_FLAGS, *_definitions(name, chip), *target], folder)
-    script = ["-nostartfiles", "-Wl,--gc-sections,--orphan-handling=error", "-L", str(_HERE), "-T", f"{chip.board}.ld"]
+    _run(core, [*gcc, *_HARNESS_FLAGS, *_definitions(name, core), *target], folder)
+    script = ["-nostartfiles", "-Wl,--gc-sections,--orphan-handling=error", "-L", str(_HERE), "-T", f"{core.board}.ld"]
     inputs = [str(harness), *(str(objects / f"{source.stem}.o") for source in sources)]
-    _run(chip, [*core, *script, *inputs, "-o", str(linked)], folder)
+    _run(core, [*gcc, *script, *inputs, "-o", str(linked)], folder)
     return linked
 
 
@@ -56,14 +56,14 @@ def version(compiler: str) -> str:
     return _call([path, "--version"]).stdout.splitlines()[0]
 
 
-def _command(chip: Chip, compiler: str) -> list[str]:
-    """How a compiler is called for a chip."""
+def _command(core: Core, compiler: str) -> list[str]:
+    """How a compiler is called for a core."""
     path = program(compiler)
     assert path is not None, "available() was to be asked first"
     if compiler == "gcc":
-        return [path, *chip.flags]
+        return [path, *core.flags]
     # a loop that cannot be vectorised for this core is no mistake in the source
-    return [path, "--target=arm-none-eabi", *chip.flags, *_c_library_headers(), "-Wno-pass-failed"]
+    return [path, "--target=arm-none-eabi", *core.flags, *_c_library_headers(), "-Wno-pass-failed"]
 
 
 @functools.cache
@@ -75,15 +75,15 @@ def _c_library_headers() -> tuple[str, ...]:
     return tuple(word for path in folders if (path / "string.h").is_file() for word in ("-isystem", str(path)))
 
 
-def _definitions(name: str, chip: Chip) -> list[str]:
+def _definitions(name: str, core: Core) -> list[str]:
     """The model's names under those that the harness knows."""
     names = {f"MODEL_{word}": f"{name}_{word}" for word in ("input", "output", "state", "init", "step")}
     sizes = {f"MODEL_{word}": f"{name.upper()}_{word}" for word in ("INPUTS", "OUTPUTS")}
-    defined = {"MODEL_HEADER": f'"{name}.h"', f"BOARD_{chip.board.upper()}": "1", **names, **sizes}
+    defined = {"MODEL_HEADER": f'"{name}.h"', f"BOARD_{core.board.upper()}": "1", **names, **sizes}
     return [f"-D{key}={value}" for key, value in defined.items()]
 
 
-def _run(chip: Chip, words: list[str], folder: Path) -> None:
+def _run(core: Core, words: list[str], folder: Path) -> None:
     """Runs a compiler or the linker; the first line that says what is wrong becomes the error."""
     done = _call(words, folder)
     if done.returncode:
@@ -91,7 +91,7 @@ def _run(chip: Chip, words: list[str], folder: Path) -> None:
         first = next((line for line in lines if any(word in line for word in _TELLING)), lines[0])
         # the compilers begin with the file and line; the linker with its own path, and those of its libraries
         said = first if "error:" in first and "ld: error:" not in first else first.rsplit(": ", 1)[-1]
-        raise ChipError(f"{chip.name}: {said}")
+        raise ChipError(f"{core.name}: {said}")
 
 
 def _call(words: list[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:

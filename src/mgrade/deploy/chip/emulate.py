@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mgrade.deploy.chip.chips import QEMU, Chip, ChipError
+from mgrade.deploy.chip.cores import QEMU, ChipError, Core
 
 # Every instruction takes 2^7 ns of the emulated clock: more than two ticks of either board's counter, so that a
 # difference of two readings, off by less than one tick, gives the number of instructions exactly.
@@ -44,7 +44,7 @@ class Report(NamedTuple):
 
 
 def emulate(
-    program: Path, chip: Chip, inputs: npt.NDArray[Any], timeout: float
+    program: Path, core: Core, inputs: npt.NDArray[Any], timeout: float
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], Report]:
     """Runs `inputs` (sequences, steps, inputs): outputs (sequences, steps, outputs), instructions, the report."""
     folder = program.parent
@@ -52,28 +52,28 @@ def emulate(
     header = struct.pack("<5I", ord(inputs.dtype.kind), inputs.itemsize, width, sequences * steps, steps)
     little = np.ascontiguousarray(inputs, inputs.dtype.newbyteorder("<"))
     (folder / "inputs.bin").write_bytes(header + little.tobytes())
-    status, said = _qemu(program, chip, timeout)
+    status, said = _qemu(program, core, timeout)
     if status not in (_DONE, _FAULT, _MISMATCH, _WRAPPED):
         what = "could not use its files" if status == _NO_FILE else f"ended with status {status}"
-        raise ChipError(f"{chip.name}: the emulator {what}{': ' if said else ''}{said}")
+        raise ChipError(f"{core.name}: the emulator {what}{': ' if said else ''}{said}")
 
     report = Report(*struct.unpack(f"<{len(Report._fields)}I", (folder / "report.bin").read_bytes()))
     if status == _MISMATCH:
         wanted = _dtype(report.input_letter, report.input_bytes)
         raise ValueError(f"inputs must be {wanted} (steps, {report.inputs}), got {inputs.dtype} {inputs.shape[1:]}")
     if status == _FAULT:
-        raise ChipError(f"{chip.name}: step {report.step}: {_fault(program, report)}")
+        raise ChipError(f"{core.name}: step {report.step}: {_fault(program, report)}")
     if status == _WRAPPED:
-        raise ChipError(f"{chip.name}: step {report.step} takes more than {_MOST:,} instructions")
+        raise ChipError(f"{core.name}: step {report.step} takes more than {_MOST:,} instructions")
     kind = _dtype(report.output_letter, report.output_bytes).newbyteorder("<")
     outputs = np.frombuffer((folder / "outputs.bin").read_bytes(), kind).reshape(sequences, steps, report.outputs)
     ticks = np.frombuffer((folder / "ticks.bin").read_bytes(), "<u4").reshape(sequences, steps)
-    return outputs.astype(kind.newbyteorder("=")), _instructions(chip, ticks, report), report
+    return outputs.astype(kind.newbyteorder("=")), _instructions(core, ticks, report), report
 
 
-def _qemu(program: Path, chip: Chip, timeout: float) -> tuple[int, str]:
+def _qemu(program: Path, core: Core, timeout: float) -> tuple[int, str]:
     """The exit status, and the last line that the emulator said, warnings apart."""
-    machine = ["-M", chip.machine, "-kernel", program.name, "-icount", f"shift={_SHIFT},sleep=off"]
+    machine = ["-M", core.machine, "-kernel", program.name, "-icount", f"shift={_SHIFT},sleep=off"]
     nothing = ["-nographic", "-monitor", "none", "-serial", "none", "-nic", "none"]
     words = [QEMU, *machine, *nothing, "-semihosting-config", "enable=on,target=native"]
     try:
@@ -81,18 +81,18 @@ def _qemu(program: Path, chip: Chip, timeout: float) -> tuple[int, str]:
             words, cwd=program.parent, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
-        raise ChipError(f"{chip.name}: the run did not end within {timeout:g} s") from None
+        raise ChipError(f"{core.name}: the run did not end within {timeout:g} s") from None
     said = [line for line in done.stderr.decode(errors="replace").splitlines() if "warning:" not in line]
     return done.returncode, said[-1] if said else ""
 
 
-def _instructions(chip: Chip, ticks: npt.NDArray[np.uint32], report: Report) -> npt.NDArray[np.int64]:
+def _instructions(core: Core, ticks: npt.NDArray[np.uint32], report: Report) -> npt.NDArray[np.int64]:
     """Instructions of each step, from its first to its return: without those that the harness counts around it."""
-    ticks_each = 2**_SHIFT * chip.counter / 1e9
+    ticks_each = 2**_SHIFT * core.counter / 1e9
     counted = np.rint(np.array([report.empty_ticks, report.loop_ticks]) / ticks_each).astype(np.int64)
     around = counted[0] - 1  # `empty` has one instruction
     if counted[1] - around != _LOOP:
-        raise ChipError(f"{chip.name}: this QEMU's counter gives {counted[1] - around} for {_LOOP} instructions")
+        raise ChipError(f"{core.name}: this QEMU's counter gives {counted[1] - around} for {_LOOP} instructions")
     return np.rint(ticks / ticks_each).astype(np.int64) - around
 
 

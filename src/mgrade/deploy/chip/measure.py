@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mgrade.deploy.chip.build import build, model_flags, version
-from mgrade.deploy.chip.chips import ChipError, available, find_chip, find_compiler
+from mgrade.deploy.chip.cores import ChipError, available, find_compiler, find_core
 from mgrade.deploy.chip.emulate import emulate
 
 
@@ -52,18 +52,13 @@ class ChipRun:
 
     @property
     def instructions(self) -> int:
-        """Of a step, at most: what has to fit between two samples."""
-        return self.instructions_max
+        """Of the longest step: what has to fit between two samples."""
+        return int(self.counts.max())
 
     @property
     def instructions_min(self) -> int:
         """Of the shortest step; equal to the maximum where a step's time does not depend on the data."""
         return int(self.counts.min())
-
-    @property
-    def instructions_max(self) -> int:
-        """Of the longest step."""
-        return int(self.counts.max())
 
 
 def run(
@@ -84,7 +79,7 @@ def run(
     flags     for the model's files, after those of `build.model_flags`.
     timeout   seconds of emulation, before the run is given up.
     """
-    core, folder = find_chip(chip), Path(folder).resolve()
+    core, folder = find_core(chip), Path(folder).resolve()
     chosen = find_compiler(compiler)
     if not name.isidentifier() or not (folder / f"{name}.h").is_file():
         raise ValueError(f"name must be that of a header in {folder}, without the .h, got {name!r}")

@@ -1,4 +1,4 @@
-"""The chips that can be emulated, and whether the tools for it are here."""
+"""The cores that can be emulated, and whether the tools for it are here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ChipError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Chip:
+class Core:
     """A core, and the board of QEMU's that has it."""
 
     name: str
@@ -28,16 +28,16 @@ class Chip:
     """Frequency of the board's counter, in hertz."""
 
 
-def _chip(name: str, fpu: tuple[str, ...], machine: str, board: str, counter: int) -> Chip:
-    return Chip(name, ("-mthumb", f"-mcpu={name}", *fpu, "-mfloat-abi=hard"), machine, board, counter)
+def _core(name: str, fpu: tuple[str, ...], machine: str, board: str, counter: int) -> Core:
+    return Core(name, ("-mthumb", f"-mcpu={name}", *fpu, "-mfloat-abi=hard"), machine, board, counter)
 
 
-CHIPS = {
-    chip.name: chip
-    for chip in (
-        _chip("cortex-m55", (), "mps3-an547", "mps3", 32_000_000),
-        _chip("cortex-m7", ("-mfpu=fpv5-d16",), "mps2-an500", "mps2", 25_000_000),
-        _chip("cortex-m4", ("-mfpu=fpv4-sp-d16",), "mps2-an386", "mps2", 25_000_000),
+CORES = {
+    core.name: core
+    for core in (
+        _core("cortex-m55", (), "mps3-an547", "mps3", 32_000_000),
+        _core("cortex-m7", ("-mfpu=fpv5-d16",), "mps2-an500", "mps2", 25_000_000),
+        _core("cortex-m4", ("-mfpu=fpv4-sp-d16",), "mps2-an386", "mps2", 25_000_000),
     )
 }
 
@@ -49,11 +49,11 @@ Whatever compiles, GCC's linker and C library are used."""
 _PACKAGES = {QEMU: "qemu-system-arm", GCC: "gcc-arm-none-eabi", "clang-19": "clang-19"}
 
 
-def find_chip(name: str) -> Chip:
-    """The chip of that name."""
-    if name not in CHIPS:
-        raise ValueError(f"chip must be one of {', '.join(CHIPS)}, got {name!r}")
-    return CHIPS[name]
+def find_core(name: str) -> Core:
+    """The core of that name."""
+    if name not in CORES:
+        raise ValueError(f"chip must be one of {', '.join(CORES)}, got {name!r}")
+    return CORES[name]
 
 
 def find_compiler(compiler: str | None) -> str:
@@ -73,7 +73,7 @@ def program(compiler: str) -> str | None:
 def available(chip: str = "cortex-m55", compiler: str | None = None) -> str | None:
     """None if models can be run on this chip with this compiler here; else one line that says what is missing."""
     wanted = find_compiler(compiler)
-    find_chip(chip)
+    find_core(chip)
     missing = [_PACKAGES[name] for name in (QEMU, GCC) if shutil.which(name) is None]
     gcc = shutil.which(GCC)
     if gcc is None or not _has_c_library(gcc):
