@@ -11,14 +11,12 @@ a state of its own, state_3_steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 import mgrade
-from mgrade._files import replace
 from mgrade.deploy.interpreter import MOST_STEPS
 from mgrade.deploy.program import Op, Program
 
@@ -46,11 +44,6 @@ def to_onnx(program: Program) -> onnx.ModelProto:
     if program.parameter_bytes > MOST_BYTES:
         raise ValueError(f"an ONNX file holds {MOST_BYTES} bytes of weights, got {program.parameter_bytes}")
     return _Graph(program).model()
-
-
-def save_onnx(program: Program, path: str | Path) -> None:
-    """Writes the ONNX model to one file, all or nothing."""
-    replace(Path(path), to_onnx(program).SerializeToString())
 
 
 class _Graph:

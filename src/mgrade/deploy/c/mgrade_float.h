@@ -170,7 +170,7 @@ MG_HOT static void mg_scale(float *y, const float *x, const float *weight, int n
     for (int i = 0; i < n; i++) y[i] = x[i] * weight[i];
 }
 
-/* sum_i (x[i] - mean)^power, power 1 or 2, in MG_PARTS sums side by side. */
+/* sum_i (x[i] - mean), of the squares if `square`, in MG_PARTS sums side by side. */
 #define MG_PARTS 8
 MG_UNUSED static inline float mg_moment(const float *x, float mean, int square, int n) {
     const int whole = n - n % MG_PARTS;
