@@ -23,8 +23,7 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks.cpu
 
 tables: $(READY)
-	@$(BIN)/python -m mgrade.report.markdown README.md docs/results.md docs/deploy.md
-	@$(BIN)/python scripts/docs_tables.py
+	@$(BIN)/python -m mgrade.report.markdown README.md docs/results.md docs/deploy.md docs/quantisation.md
 	@$(BIN)/mgrade report --out build/report.html --figures build/figures
 	@cp $(FIGURES:%=build/figures/%.svg) docs/assets
 

@@ -1,9 +1,13 @@
 """Tables inside a Markdown page, filled from result files: `python -m mgrade.report.markdown docs/results.md`.
 
-A table stands between `<!-- table: EXPERIMENT -->` and `<!-- end -->`, `<!-- table: EXPERIMENT by OPTION -->` for one
-with a column for every value of the task's option, `<!-- stages: RUN -->` for the stages of an export,
-`<!-- rows -->` for the learned delays of images, or `<!-- summary -->` for what mGRADE has reached everywhere; all else
-on the page is left as it is.
+Every table stands between a comment that names it and `<!-- end -->`; the rest of the page is left alone. The names:
+
+<!-- table: EXPERIMENT -->            the paper's figures and ours
+<!-- table: EXPERIMENT by OPTION -->  with a column for every value of that option of the task
+<!-- summary -->                      what mGRADE has reached in every experiment
+<!-- rows -->                         the learned delays of images
+<!-- stages: RUN -->                  the stages of one run's export
+<!-- quantisation -->                 the stages of all exports side by side
 """
 
 from __future__ import annotations
@@ -11,7 +15,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mgrade._files import replace
 from mgrade.report.figures.delays import at_whole_rows, with_delays
@@ -19,18 +25,32 @@ from mgrade.report.runs import all_runs, by_recipe
 from mgrade.report.tables import HEAD, Row, rows
 from mgrade.train import load_recipe, shipped
 
-_PLACE = re.compile(r"(<!-- table: ([\w-]+)(?: by (\w+))? -->\n).*?(<!-- end -->)", re.S)
-_STAGES = re.compile(r"(<!-- stages: ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
-_ROWS = re.compile(r"(<!-- rows -->\n).*?(<!-- end -->)", re.S)
-_SUMMARY = re.compile(r"(<!-- summary -->\n).*?(<!-- end -->)", re.S)
+# What the table of all exports calls their tasks.
+TITLES = {
+    "fsdd": "Free Spoken Digits, raw sound",
+    "speech10": "Speech Commands, raw sound",
+    "vowels": "Japanese Vowels",
+}
 
 
 def fill(text: str, results: Path) -> str:
     """The page with all its tables as the result files have them."""
-    text = _PLACE.sub(lambda place: place[1] + table(rows([place[2]], results), place[3]) + place[4], text)
-    text = _SUMMARY.sub(lambda place: place[1] + summary(results) + place[2], text)
-    text = _ROWS.sub(lambda place: place[1] + whole_rows(results) + place[2], text)
-    return _STAGES.sub(lambda place: place[1] + stages(results / "deploy" / f"{place[2]}.json") + place[3], text)
+    tables: dict[str, Callable[..., str]] = {
+        r"table: ([\w-]+)(?: by (\w+))?": lambda experiment, option: table(rows([experiment], results), option),
+        r"summary": lambda: summary(results),
+        r"rows": lambda: whole_rows(results),
+        r"stages: ([\w-]+)": lambda run: stages(results / "deploy" / f"{run}.json"),
+        r"quantisation": lambda: quantisation(results),
+    }
+    for name, made in tables.items():
+        text = _filled(text, name, made)
+    return text
+
+
+def _filled(text: str, name: str, made: Callable[..., str]) -> str:
+    """With all tables that match `name` replaced by what `made` returns for the groups in it."""
+    place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.S)
+    return place.sub(lambda found: found[1] + made(*found.groups()[1:-1]) + found.groups()[-1], text)
 
 
 def table(found: list[Row], option: str | None = None) -> str:
@@ -106,6 +126,23 @@ def stages(path: Path) -> str:
         shape = " x ".join(map(str, one["shape"]))
         lines.append(f"\nWhat int8 costs most: the {shape} {one['array']} of operation {one['op']}, {one['kind']}.")
     return "\n".join(lines) + "\n"
+
+
+def quantisation(results: Path) -> str:
+    """A row for every stage; an accuracy and a number of bytes for every run."""
+    files = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(results.glob("deploy/*.json"))}
+    runs = {name: {stage["name"]: stage for stage in found["stages"]} for name, found in files.items()}
+    head = ["stage", *(f"{TITLES.get(name, name)}{unit}" for name in runs for unit in ("", ": bytes"))]
+    lines = [head, ["---"] * len(head)]
+    for name in max(runs.values(), key=len, default={}):
+        lines.append([name, *(cell for of_run in runs.values() for cell in _cells(of_run.get(name)))])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cells(stage: dict[str, Any] | None) -> tuple[str, str]:
+    if stage is None:
+        return "not run", ""
+    return f"{stage['figures']['accuracy']:.2%}", f"{stage['parameter_bytes'] + stage['state_bytes']:,}"
 
 
 def main(pages: list[str]) -> None:

@@ -9,15 +9,15 @@ from importlib import resources
 from pathlib import Path
 
 import mgrade
-from mgrade.report.beyond import SPEED, further_sections
-from mgrade.report.facts import Fact, Measured, striking
 from mgrade.report.figure import Figure
+from mgrade.report.further_sections import SPEED, further_sections
+from mgrade.report.headlines import Fact, striking
 from mgrade.report.html import command
 from mgrade.report.markup import Markup, join, tag
 from mgrade.report.palette import stylesheet
+from mgrade.report.paper_sections import paper_sections
 from mgrade.report.runs import all_runs, by_recipe, read_measurement
-from mgrade.report.section import Contents, Section
-from mgrade.report.sections import paper_sections
+from mgrade.report.section import Contents, Measured, Section
 
 TITLE = "mGRADE: what the paper reports, and what we measured"
 MARK = f"<title>{TITLE}".encode()

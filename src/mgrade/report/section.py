@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from mgrade.report.facts import Measured
 from mgrade.report.figure import Figure
+from mgrade.report.figures.series import Known
 from mgrade.report.html import command, provenance
 from mgrade.report.markup import Markup, join, tag
 from mgrade.report.runs import Run
 from mgrade.report.tables import Row
+
+
+class Measured(NamedTuple):
+    """What has been measured: runs by recipe, and documents by the name of their file."""
+
+    known: Known
+    bench: Mapping[str, Mapping[str, Any]]
+    stages: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)

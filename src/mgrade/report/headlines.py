@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from mgrade.report.figures.series import Known
+from mgrade.report.section import Measured
 from mgrade.report.tables import Row, rows_of
 from mgrade.report.wording import percent, seconds, size, task_name, times, value
 
@@ -18,14 +18,6 @@ class Fact(NamedTuple):
 
     figure: str
     words: str
-
-
-class Measured(NamedTuple):
-    """What has been measured: runs by recipe, and documents by the name of their file."""
-
-    known: Known
-    bench: Mapping[str, Mapping[str, Any]]
-    stages: Mapping[str, Mapping[str, Any]]
 
 
 def striking(found: Measured, count: int = 3) -> list[Fact]:

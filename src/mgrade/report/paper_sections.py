@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mgrade.footprint import measure, published
 from mgrade.report import paper
-from mgrade.report.figures import delays, lorenz, memory, series, theory
+from mgrade.report.figures import delays, lorenz, memory, patterns, series
 from mgrade.report.figures.series import Known
 from mgrade.report.html import Cells, missing, paper_table, share, table
 from mgrade.report.section import Part, Pick, Section, not_run, runs_behind
@@ -52,7 +52,7 @@ def _lorenz(known: Known) -> Section:
 
 def _patterns(known: Known) -> Section:
     lead = "Sixteen patterns that differ in the order of their symbols, slow to fast (appendix)."
-    return _experiment(known, "highfreq", "High-frequency patterns", lead, [theory.patterns(known)])
+    return _experiment(known, "highfreq", "High-frequency patterns", lead, [patterns.patterns(known)])
 
 
 def _flipflop(known: Known) -> Section:
@@ -60,7 +60,7 @@ def _flipflop(known: Known) -> Section:
     h3 = [("H3", share(paper.H3[0] / 100), *paper.H3[1:])]
     lead = "To keep a bit while all else is ignored; to pick what matters and repeat it (Table 2, and appendix)."
     parts = [
-        theory.recall(known),
+        patterns.recall(known),
         paper_table(bits, paper.BYTES, title="Flip-Flop"),
         series.training("selective-copying", known),
         paper_table(copying, paper.BYTES, h3, title="Selective copying"),
