@@ -6,7 +6,7 @@ import pytest
 from deploy.programs import assert_as_interpreted, inputs_for, inputs_of, integer, program_of
 from mgrade.deploy.about import About
 from mgrade.deploy.c import host
-from mgrade.deploy.source import parse_samples
+from mgrade.deploy.samples import parse_samples
 from mgrade.deploy.stream import csv_samples, open_stream, stream, wav_samples
 
 PROGRAMS = {

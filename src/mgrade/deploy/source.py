@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ import safetensors.numpy
 import torch
 
 from mgrade._files import read_description
-from mgrade.deploy.about import LONGEST, About, about, read_about
+from mgrade.deploy.about import About, about, read_about
 from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.judge import Streamed
 from mgrade.deploy.program import Program
+from mgrade.deploy.samples import read_samples
 from mgrade.nn import Model, ModelConfig, load
 from mgrade.nn.storage import DESCRIPTION, FORMAT, VERSION
 from mgrade.tasks import Batch, Labelled, Task
@@ -39,8 +39,6 @@ SEQUENCES, STEPS = 64, 2000
 # What a saved estimator has beside its model, besides what it says about itself.
 ESTIMATOR, SAMPLE = "estimator.json", "sample.safetensors"
 ESTIMATOR_FORMAT, ESTIMATOR_VERSION = "mgrade-estimator", 1
-# What may stand between the columns of a CSV file.
-SEPARATORS = ",;\t"
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def open_source(folder: str | Path) -> Source:
         if (folder / ESTIMATOR).is_file():
             parameters = read_estimator(folder).get("parameters")
             precision = parameters.get("precision", "float32") if isinstance(parameters, dict) else "float32"
-            sample = _kept(folder / SAMPLE, model.config.inputs)
+            sample = _framed(read_sample(folder / SAMPLE), model.config.inputs, folder / SAMPLE)
             named = folder.absolute().parent.name if name == "model" else name  # `mgrade fit` calls all of them so
             known = read_about(folder, model.config)
             return Source(as_name(named), model, known=known, sample=sample, precision=precision)
@@ -163,17 +161,28 @@ def read_estimator(folder: Path) -> dict[str, Any]:
     return description
 
 
-def _kept(path: Path, inputs: int) -> tuple[Array, ...]:
-    """The series that an estimator saved beside its model, as the model reads them."""
+def read_sample(path: Path) -> list[Array]:
+    """The series (time, channels) that an estimator saved beside its model."""
     try:
         tensors = safetensors.numpy.load(path.read_bytes())
         series = [tensors[str(index)] for index in range(len(tensors))]
-        if not series or any(one.dtype != np.float32 or one.ndim != 2 for one in series):
-            raise ValueError("it must hold series (time, channels) of float32")
-        frames = [(one, inputs // one.shape[1]) for one in series]  # a step takes so many samples
-        return tuple(one[: len(one) // frame * frame].reshape(-1, inputs) for one, frame in frames)
-    except (OSError, ValueError, KeyError, ZeroDivisionError, safetensors.SafetensorError) as error:
+    except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path}: is not the sample of an estimator: {error}") from None
+    if not series or any(one.dtype != np.float32 or one.ndim != 2 for one in series):
+        raise ValueError(f"{path}: is not the sample of an estimator: it must hold series (time, channels) of float32")
+    return series
+
+
+def _framed(series: list[Array], inputs: int, path: Path) -> tuple[Array, ...]:
+    """Series (time, channels) as (steps, inputs): a step takes several samples where it has more inputs than channels."""
+    framed = []
+    for one in series:
+        channels = one.shape[1]
+        if not channels or inputs % channels:
+            raise ValueError(f"{path}: channels must divide the {inputs} inputs of the model, got {channels}")
+        frame = inputs // channels
+        framed.append(one[: len(one) // frame * frame].reshape(-1, inputs))
+    return tuple(framed)
 
 
 def together(sample: Iterable[Array]) -> npt.NDArray[np.float32]:
@@ -190,132 +199,3 @@ def as_name(text: str) -> str:
         with contextlib.suppress(ValueError):
             return check_name(candidate)
     raise AssertionError(f"no name for {text!r}")
-
-
-def read_samples(path: Path, config: ModelConfig, known: About | None = None) -> Array:
-    """A CSV file of samples, one per line: (time, inputs), or token ids (time)."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            rows = list(parse_samples(file, config.inputs, config.tokens, str(path), known))
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    if not rows:
-        raise ValueError(f"{path}: holds no sample")
-    return np.stack(rows)
-
-
-def parse_samples(
-    lines: Iterable[str], inputs: int, tokens: bool, where: str, known: About | None = None
-) -> Iterator[Array]:
-    """The inputs of one step after the other, as they come: a sample a line, or the whole frame that a step takes.
-
-    Commas, semicolons or tabs stand between columns. A first line of names is passed over, or where the channels are
-    `known` by these names, says which columns are read; empty lines are passed over as well.
-    """
-    known = known or About()
-    widths = (1, 1) if tokens else (inputs // known.frame, inputs)
-    rows = _rows(lines, known.channels, widths, where)
-    waiting: list[Array] = []
-    for fields, at in rows:
-        whole = known.frame == 1 or len(fields) == inputs
-        waiting.append(_sample(fields, inputs if whole else inputs // known.frame, inputs, tokens, at))
-        if whole or len(waiting) == known.frame:
-            yield waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
-            waiting.clear()
-
-
-def _rows(
-    lines: Iterable[str], channels: tuple[str, ...], widths: tuple[int, int], where: str
-) -> Iterator[tuple[list[str], str]]:
-    """The fields of every line, and where it is; `widths`: columns of a sample, and of a step."""
-    separator, chosen, columns, begins = "", None, 0, True
-    try:
-        for number, line in enumerate(lines, 1):
-            if not line.strip("\ufeff\r\n \t"):
-                continue
-            if begins and not separator and (separator := told_separator(line)):
-                continue
-            separator = separator or separator_of(line, channels)
-            fields = [field.strip() for field in next(csv.reader([line.lstrip("\ufeff")], delimiter=separator))]
-            names = [field[:LONGEST] for field in fields]  # as `known` has them
-            first, begins = begins, False
-            if first and (_are_named(channels, names) or all(_number(field) is None for field in fields)):
-                chosen, columns = _places(names, channels, f"{where}, line {number}"), len(fields)
-                if chosen is None and len(fields) not in widths:
-                    raise ValueError(
-                        f"{where}, line {number}: must be numbers, or names of {widths[0]} columns,"
-                        f" got {','.join(fields)[:60]!r}"
-                    )
-            elif chosen is None:
-                yield fields, f"{where}, line {number}"
-            elif len(fields) != columns:
-                raise ValueError(f"{where}, line {number}: must have {columns} columns, got {len(fields)}")
-            else:
-                yield [fields[place] for place in chosen], f"{where}, line {number}"
-    except UnicodeDecodeError:
-        raise ValueError(f"{where}: must be UTF-8 text") from None
-    except csv.Error as error:
-        raise ValueError(f"{where}, line {number}: is not CSV: {error}") from None
-
-
-def _are_named(channels: tuple[str, ...], fields: list[str]) -> bool:
-    """Whether a line has the names of all channels, which may look like numbers."""
-    return bool(channels) and set(channels) <= set(fields)
-
-
-def told_separator(line: str) -> str:
-    """What a line like `sep=;` says, which Excel writes before all others; nothing if it is no such line."""
-    told = re.fullmatch(r'"?sep=(.)"?', line.strip("\ufeff\r\n "), re.IGNORECASE)
-    return told[1] if told else ""
-
-
-def separator_of(line: str, names: Iterable[str] = ()) -> str:
-    """What stands between the columns of a CSV file: the sign that makes of its first line one with all `names`, or
-    else most columns; of equals, a comma goes before a semicolon and a tab."""
-
-    def fitness(sign: str) -> tuple[bool, int]:
-        try:
-            fields = next(csv.reader([line], delimiter=sign), [])
-        except csv.Error:  # as where the whole line would be one field, and too long
-            return False, 0
-        return set(names) <= {field.strip("\ufeff\r\n \t") for field in fields}, len(fields)
-
-    return max(SEPARATORS, key=fitness)
-
-
-def _places(names: list[str], channels: tuple[str, ...], where: str) -> list[int] | None:
-    """Which columns the channels are in; None where columns have names that say nothing of them."""
-    if not set(channels) & set(names):
-        return None
-    for name in channels:
-        if name not in names:
-            raise ValueError(f"{where}: has no column {name!r}; the channels are {', '.join(channels)}")
-        if names.count(name) > 1:
-            raise ValueError(f"{where}: column {name!r} must be named once, got {names.count(name)}")
-    return [names.index(name) for name in channels]
-
-
-def _sample(fields: list[str], width: int, inputs: int, tokens: bool, where: str) -> Array:
-    width = 1 if tokens else width
-    values = [_number(field) for field in fields]
-    real = np.array([np.nan if value is None else value for value in values], np.float64)
-    with np.errstate(over="ignore"):
-        narrow = real.astype(np.float32)
-    if not np.isfinite(narrow).all():
-        commas = any(re.fullmatch(r"[+-]?\d+,\d+", field) for field in fields)
-        shown, advice = (";", ": decimal commas are not read, write points") if commas else (",", "")
-        raise ValueError(f"{where}: must be finite numbers, got {shown.join(fields)[:60]!r}{advice}")
-    if len(values) != width:
-        raise ValueError(f"{where}: must have {width} values, got {len(values)}")
-    if not tokens:
-        return narrow
-    if real[0] != np.floor(real[0]) or not 0 <= real[0] < inputs:
-        raise ValueError(f"{where}: must be a token id from 0 to {inputs - 1}, got {fields[0]}")
-    return np.array(real[0], np.int64)
-
-
-def _number(field: str) -> float | None:
-    try:
-        return None if "_" in field else float(field)
-    except ValueError:
-        return None

@@ -13,7 +13,7 @@ from mgrade.deploy.about import About
 from mgrade.deploy.c import compile_if_possible
 from mgrade.deploy.interpreter import Interpreter, dequantise_output, quantise_input
 from mgrade.deploy.program import Program
-from mgrade.deploy.source import parse_samples
+from mgrade.deploy.samples import parse_samples
 from mgrade.tasks.speech import read_wav
 
 Array = npt.NDArray[Any]

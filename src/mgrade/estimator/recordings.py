@@ -17,7 +17,7 @@ from typing import NamedTuple, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from mgrade.deploy.source import separator_of, told_separator
+from mgrade.deploy.samples import WRITE_POINTS, as_number, has_decimal_comma, separator_of, told_separator
 from mgrade.estimator.series import LARGEST
 
 # Limits of a message: columns to name, and characters of a name or a field to show.
@@ -206,12 +206,9 @@ def _samples(
 
 
 def _number(where: str, column: str, text: str) -> float:
-    try:
-        value = math.nan if "_" in text else float(text)
-    except ValueError:
-        value = math.nan
+    value = as_number(text)
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    if not math.isfinite(value):
+    if value is None or not math.isfinite(value):
         raise ValueError(f"{where}, column {column!r} must be a number, got {shown!r}{_advice(text)}")
     if abs(value) > LARGEST:
         raise ValueError(f"{where}, column {column!r} must be within {LARGEST:.2g} of 0, got {shown!r}")
@@ -220,8 +217,8 @@ def _number(where: str, column: str, text: str) -> float:
 
 def _advice(text: str) -> str:
     """What to do about a field that is not a number, if there is anything to say."""
-    if re.fullmatch(r"[+-]?\d+,\d+", text):
-        return ": decimal commas are not read, write points"
+    if has_decimal_comma(text):
+        return WRITE_POINTS
     amiss = re.fullmatch(
         r"[+-]?(nan|inf|infinity|[\d.,_]+(e[+-]?\d+)?)", text, re.IGNORECASE
     )  # a number, but not a usable one

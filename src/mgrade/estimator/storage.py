@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 import torch
 
 from mgrade._files import make_folder, replace
 from mgrade.deploy.about import FILE as ABOUT
 from mgrade.deploy.about import read_about
-from mgrade.deploy.source import ESTIMATOR, ESTIMATOR_FORMAT, ESTIMATOR_VERSION, SAMPLE, read_estimator
+from mgrade.deploy.source import ESTIMATOR, ESTIMATOR_FORMAT, ESTIMATOR_VERSION, SAMPLE, read_estimator, read_sample
 from mgrade.estimator.learn import Epoch
 from mgrade.nn import load as load_model
 from mgrade.nn.storage import DESCRIPTION, check_folder
@@ -77,7 +76,8 @@ def load(cls: type[Estimator], folder: Path) -> Estimator:
     description = read_estimator(folder)
     if description.get("estimator") != cls.__name__:
         raise ValueError(f"{path}: estimator must be {cls.__name__}, got {description.get('estimator')!r}")
-    model, sample = load_model(folder).eval(), _sample(folder / SAMPLE)
+    model = load_model(folder).eval()
+    sample = [one.astype(np.float64) for one in read_sample(folder / SAMPLE)]
     try:
         fitted = description["fitted"]
         estimator = cls(**description["parameters"])
@@ -109,17 +109,6 @@ def load(cls: type[Estimator], folder: Path) -> Estimator:
     estimator.sample_ = sample
     estimator.about_ = read_about(folder, model.config) or estimator._about()
     return estimator
-
-
-def _sample(path: Path) -> list[Any]:
-    try:
-        tensors = safetensors.numpy.load(path.read_bytes())
-        found = [tensors[str(index)].astype(np.float64) for index in range(len(tensors))]
-    except (KeyError, safetensors.SafetensorError) as error:
-        raise ValueError(f"{path}: is not the sample of an estimator: {error}") from None
-    if any(one.ndim != 2 for one in found):
-        raise ValueError(f"{path}: must hold series (time, channels)")
-    return found
 
 
 def _weights(folder: Path) -> str:
