@@ -142,7 +142,7 @@ def test_test_data_goes_in_only_when_it_is_given():
 class Run:
     """Stands for the run that `--run` names, of a task that says nothing but what its test sequence is."""
 
-    task = SimpleNamespace(classes=4)
+    task = SimpleNamespace(facts=lambda: {"classes": True})
     model = SimpleNamespace(config=SimpleNamespace(inputs=3, outputs=4))
 
     def __init__(self, x, label):

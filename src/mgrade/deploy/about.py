@@ -15,20 +15,9 @@ from mgrade._files import read_description
 from mgrade.deploy.program import Program
 from mgrade.nn import ModelConfig
 from mgrade.tasks import Task
-from mgrade.tasks.digits import LOUD, SpokenDigits
-from mgrade.tasks.digits import RATE as DIGITS_RATE
-from mgrade.tasks.flipflop import SYMBOLS, FlipFlop
-from mgrade.tasks.images import Image, SequentialCifar, SequentialMnist
-from mgrade.tasks.listops import SYMBOLS as LISTOPS_SYMBOLS
-from mgrade.tasks.listops import ListOps
-from mgrade.tasks.series import Archived, Motions
-from mgrade.tasks.speech import Speech
-from mgrade.tasks.text import CLASSES, Text
 
 FILE = "about.json"
 FORMAT, VERSION = "mgrade-about", 1
-DIGITS = tuple("0123456789")
-CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 # Of sound, as browsers and files have it.
 LEAST_RATE, MOST_RATE = 1000, 384_000
 LONGEST = 80
@@ -107,26 +96,8 @@ class About:
 
 
 def about(task: Task) -> About:
-    """What a task says; of one that is not known here, whether it has classes."""
-    if isinstance(task, SpokenDigits):
-        gain = 32768 / LOUD
-        return About(title="Spoken digits", labels=DIGITS, frame=task.frame, samples_per_second=DIGITS_RATE, gain=gain)
-    if isinstance(task, Speech):
-        return About(title="Spoken words", labels=task.vocabulary, samples_per_second=task.rate)
-    if isinstance(task, Archived):
-        rate = 10.0 if isinstance(task, Motions) else None
-        return About(title=task.title, labels=task.names, steps_per_second=rate)
-    if isinstance(task, FlipFlop):
-        return About(title="Flip-Flop: the next symbol", labels=tuple(SYMBOLS), symbols=tuple(SYMBOLS))
-    if isinstance(task, ListOps):
-        return About(title="ListOps: the value of an expression", labels=DIGITS, symbols=LISTOPS_SYMBOLS)
-    if isinstance(task, Text):
-        return About(title="Film reviews: for or against", labels=CLASSES)
-    if isinstance(task, SequentialMnist):
-        return About(title="Handwritten digits, pixel by pixel", labels=DIGITS)
-    if isinstance(task, (Image, SequentialCifar)):
-        return About(title="CIFAR-10, pixel by pixel", labels=CIFAR)
-    return About(classes=task.classes is not None)
+    """What a task says."""
+    return About(**task.facts())
 
 
 def read_about(folder: Path, model: Program | ModelConfig) -> About | None:

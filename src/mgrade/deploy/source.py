@@ -174,7 +174,7 @@ def read_sample(path: Path) -> list[Array]:
 
 
 def _framed(series: list[Array], inputs: int, path: Path) -> tuple[Array, ...]:
-    """Series (time, channels) as (steps, inputs): a step takes several samples where it has more inputs than channels."""
+    """Series (time, channels) as (steps, inputs): a step takes several samples if it has more inputs than channels."""
     framed = []
     for one in series:
         channels = one.shape[1]

@@ -75,6 +75,16 @@ class SpokenDigits(HeldOut):
         """Samples of a frame in, digits out, averaged over time."""
         return {"inputs": self.frame, "outputs": self.classes, "tokens": False, "readout": "mean"}
 
+    def facts(self) -> dict[str, Any]:
+        """What an export says of inputs and outputs."""
+        return {
+            "title": "Spoken digits",
+            "labels": tuple("0123456789"),
+            "frame": self.frame,
+            "samples_per_second": RATE,
+            "gain": 32768 / LOUD,
+        }
+
     def read(self, split: str, folder: Path) -> Sequences:
         """16-bit samples (count, frames, frame), padded with zeros; and lengths in frames."""
         here, compact = folder / "fsdd" / "recordings", folder / "fsdd_8k.npz"

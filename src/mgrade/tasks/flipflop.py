@@ -62,6 +62,10 @@ class FlipFlop(Drawn):
         """Symbols in, symbols out, at every step."""
         return {"inputs": len(SYMBOLS), "outputs": len(SYMBOLS), "tokens": True, "readout": "every"}
 
+    def facts(self) -> dict[str, Any]:
+        """What an export says of inputs and outputs."""
+        return {"title": "Flip-Flop: the next symbol", "labels": tuple(SYMBOLS), "symbols": tuple(SYMBOLS)}
+
     def draw(self, split: str, count: int, source: torch.Generator) -> Batch:
         """Strings as token ids (count, length)."""
         ignore = self.ignore if split == "train" else self.test_ignore

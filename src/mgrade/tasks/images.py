@@ -25,6 +25,7 @@ from mgrade.tasks.unpack import read_gzip
 
 Bytes = npt.NDArray[np.uint8]
 
+CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR_BATCHES = {"train": [f"data_batch_{number}.bin" for number in range(1, 6)], "test": ["test_batch.bin"]}
 _PIXELS = 32 * 32
 _RECORD = 1 + 3 * _PIXELS
@@ -69,6 +70,10 @@ class Image(_Pixels):
     shift: ClassVar[tuple[float, ...]] = (122.6 / 255,)
     scale: ClassVar[tuple[float, ...]] = (61.0 / 255,)
 
+    def facts(self) -> dict[str, Any]:
+        """What an export says of inputs and outputs."""
+        return {"title": "CIFAR-10, pixel by pixel", "labels": CIFAR_CLASSES}
+
     def read(self, split: str, folder: Path) -> Sequences:
         """Gray pixels (count, 1024)."""
         compact = folder / "cifar10_gray.npz"
@@ -85,6 +90,10 @@ class SequentialCifar(_Pixels):
     shift: ClassVar[tuple[float, ...]] = (0.4914, 0.4822, 0.4465)
     scale: ClassVar[tuple[float, ...]] = (0.247, 0.243, 0.261)
 
+    def facts(self) -> dict[str, Any]:
+        """What an export says of inputs and outputs."""
+        return {"title": "CIFAR-10, pixel by pixel", "labels": CIFAR_CLASSES}
+
     def read(self, split: str, folder: Path) -> Sequences:
         """Red, green and blue of every pixel (count, 1024, 3)."""
         colours, labels = _cifar(folder, split)
@@ -98,6 +107,10 @@ class SequentialMnist(_Pixels):
     shift: ClassVar[tuple[float, ...]] = (0.1307,)
     scale: ClassVar[tuple[float, ...]] = (0.3081,)
     side: ClassVar[int] = 28
+
+    def facts(self) -> dict[str, Any]:
+        """What an export says of inputs and outputs."""
+        return {"title": "Handwritten digits, pixel by pixel", "labels": tuple("0123456789")}
 
     def read(self, split: str, folder: Path) -> Sequences:
         """Gray pixels (count, 784)."""

@@ -62,6 +62,14 @@ class ListOps(Labelled):
         """Symbols in, digits out, averaged over an expression."""
         return {"inputs": len(SYMBOLS), "outputs": CLASSES, "tokens": True, "readout": "mean"}
 
+    def facts(self) -> dict[str, Any]:
+        """What an export says of inputs and outputs."""
+        return {
+            "title": "ListOps: the value of an expression",
+            "labels": tuple("0123456789"),
+            "symbols": SYMBOLS,
+        }
+
     def read(self, split: str, folder: Path) -> Sequences:
         """Symbol ids (count, max_length), from `listops/basic_*.tsv` or `listops.npz`."""
         tables = {name: folder / "listops" / f"basic_{part}.tsv" for name, part in FILES.items()}

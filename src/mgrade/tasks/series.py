@@ -46,6 +46,10 @@ class Archived(HeldOut):
         """Channels in, classes out, averaged over time."""
         return {"inputs": self.channels, "outputs": self.classes, "tokens": False, "readout": "mean"}
 
+    def facts(self) -> dict[str, Any]:
+        """What an export says of inputs and outputs."""
+        return {"title": self.title, "labels": self.names}
+
     def read(self, split: str, folder: Path) -> Sequences:
         """Standardised values (count, longest, channels), padded with zeros, and lengths."""
         shift, scale = self.standard(folder)
@@ -125,6 +129,10 @@ class Motions(Archived):
     title: ClassVar[str] = "Basic Motions: four activities, 6 channels"
     channels: ClassVar[int] = 6
     names: ClassVar[tuple[str, ...]] = ("Badminton", "Running", "Standing", "Walking")
+
+    def facts(self) -> dict[str, Any]:
+        """What an export says of inputs and outputs."""
+        return super().facts() | {"steps_per_second": 10.0}
 
 
 PROBLEMS: dict[str, Archived] = {"vowels": Vowels(), "motions": Motions()}

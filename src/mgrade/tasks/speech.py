@@ -78,6 +78,10 @@ class Speech(Labelled):
         """One channel in, words out, averaged over time."""
         return {"inputs": 1, "outputs": self.classes, "tokens": False, "readout": "mean"}
 
+    def facts(self) -> dict[str, Any]:
+        """What an export says of inputs and outputs."""
+        return {"title": "Spoken words", "labels": self.vocabulary, "samples_per_second": self.rate}
+
     def read(self, split: str, folder: Path) -> Sequences:
         """16-bit samples (count, rate), or 8-bit mu-law codes (count, rate) of the compact files."""
         here = folder / "speech_commands"

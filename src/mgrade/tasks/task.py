@@ -67,6 +67,10 @@ class Task(ABC):
     def model_fields(self) -> dict[str, Any]:
         """The fields of a model that the task sets: `inputs`, `outputs`, `tokens`, `readout`, …"""
 
+    def facts(self) -> dict[str, Any]:
+        """What an export says of inputs and outputs: fields of `mgrade.deploy.about.About`."""
+        return {"classes": self.classes is not None}
+
     @abstractmethod
     def examples(self, split: str, seed: int, device: torch.device) -> Batch:
         """The fixed set of a split on `device`; an `endless` task has none for training."""

@@ -61,6 +61,10 @@ class Text(HeldOut):
         """Characters in, two classes out, averaged over a review."""
         return {"inputs": self.vocabulary, "outputs": len(CLASSES), "tokens": True, "readout": "mean"}
 
+    def facts(self) -> dict[str, Any]:
+        """What an export says of inputs and outputs."""
+        return {"title": "Film reviews: for or against", "labels": CLASSES}
+
     def read(self, split: str, folder: Path) -> Sequences:
         """Character ids (count, max_length), from `aclImdb/` or `imdb.npz`."""
         train = reviews("train", folder)
