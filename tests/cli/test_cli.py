@@ -157,7 +157,7 @@ def test_a_demo_that_could_not_be_written_is_refused_before_it_trains(capsys, mo
     (tmp_path / "export" / name).write_text("mine")
     status, out, err = call(capsys, "demo", "--out", str(tmp_path))
     assert (status, out) == (2, "")
-    assert err == f"mgrade: {tmp_path}/export: has a {name} already and is no export: choose another folder\n"
+    assert err == f"mgrade: {tmp_path}/export: already has a {name} and is not an export: choose another folder\n"
 
 
 def test_without_a_command_there_is_help_and_nothing_else(capsys):

@@ -129,8 +129,8 @@ def test_a_name_is_given_or_made_of_the_folder(capsys, model, tmp_path):
         ((*WHOLE, "--state-bits", 8), "state_bits must be 16 or 32, got 8"),
         (("--state-bits", 8), "state_bits must be 16 or 32, got 8"),
         (("--activations", "float32"), "activations must be one of int16, int8, got 'float32'"),
-        (("--activations", "int8"), "activations and state_bits go with precision int8, got precision float32"),
-        (("--calibrate", "x.csv"), "samples to find ranges on go with precision int8, got precision float32"),
+        (("--activations", "int8"), "activations and state_bits require precision int8, got precision float32"),
+        (("--calibrate", "x.csv"), "calibration samples require precision int8, got precision float32"),
         ((*WHOLE,), "a saved model has no data of its own: give --calibrate FILE.csv, or the folder of a run"),
         ((*WHOLE, "--calibrate", "none.csv"), "none.csv: cannot be read: No such file or directory"),
         (("--judge",), "a saved model has no test set of its own: give the folder of a run"),
@@ -148,8 +148,8 @@ def test_a_wrong_choice_is_one_line_and_nothing_is_written(capsys, model, tmp_pa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", ": holds no sample"),
-        ("a,b,c\n\n", ": holds no sample"),
+        ("", ": has no samples"),
+        ("a,b,c\n\n", ": has no samples"),
         ("1,2,3\n1,2\n", ", line 2: must have 3 values, got 2"),
         ("1,2,3\n\n1,x,3\n", ", line 3: must be finite numbers, got '1,x,3'"),
         ("1,b,3\n", ", line 1: must be finite numbers, got '1,b,3'"),
@@ -200,7 +200,7 @@ def test_no_file_of_anyone_elses_is_written_over(capsys, model, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "main.c").write_text("mine")
-    message = f"{mine}: has a main.c already and is no export: choose another folder"
+    message = f"{mine}: already has a main.c and is not an export: choose another folder"
     assert refused(capsys, "export", model, "--out", mine) == message
     assert [path.name for path in mine.iterdir()] == ["main.c"]
     assert (mine / "main.c").read_text() == "mine"

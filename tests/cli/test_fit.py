@@ -137,7 +137,7 @@ def test_a_chip_without_a_budget_leaves_half_of_its_memory():
         (("waves.csv", *OPTIONS, "--precision", "int4"), "precision must be one of float32, int8, got 'int4'"),
         (("waves.csv", *OPTIONS, "--out", "waves.csv"), "--out must be a folder that can be written, got "),
         (("waves.csv", *OPTIONS, "--out", "waves.csv/under"), "--out must be a folder that can be written, got "),
-        (("waves.csv", *OPTIONS, "--out", "mine"), "mine/c: has a mine.c already and is no export"),
+        (("waves.csv", *OPTIONS, "--out", "mine"), "mine/c: already has a mine.c and is not an export"),
         (("waves.csv", *OPTIONS, "--out", "other"), "other/model: has a config.json that is not of a saved model"),
         (("long.csv",), "labels must have at most 80 characters, got 81 in 'aaaaaaaaaaaaaaaaaaaa'"),
         (("one.csv",), "recordings must have at least 2 labels, got only 'up'"),
@@ -172,7 +172,7 @@ def test_a_missing_package_and_a_name_that_is_taken_are_refused(capsys, recordin
     check_output(Path("fine"), "wasm")
     check_output(Path("export"), "c")
     for name in ("export", "about", "package"):
-        with pytest.raises(ValueError, match=f"name must not be '{name}': {name}.json is a file of its own"):
+        with pytest.raises(ValueError, match=f"name must not be '{name}': {name}.json is another file"):
             check_output(Path(name), "wasm")
 
 

@@ -44,7 +44,7 @@ TAPS = {"weight": np.ones((2, 1), np.float32), "lag": np.ones((2, 1), np.uint16)
         ({"ops": (Op("norm", (0,), NORM, {"eps": 1}),)}, "eps must be a number, 1e-12 to 1.0, got 1"),
         ({"ops": (Op("gelu", (0,), {}, {"eps": 0.1}),)}, "numbers must be none, got eps"),
         ({"ops": (Op("mean", (0,)), Op("gelu", (1,)))}, r"ops\[0\] \(mean\): must be the last"),
-        ({"ops": (Op("embed", (0,), {"table": np.ones((2, 2), np.float32)}),)}, "value 0 is no token"),
+        ({"ops": (Op("embed", (0,), {"table": np.ones((2, 2), np.float32)}),)}, "value 0 is not a token"),
         ({"tokens": True, "ops": (Op("gelu", (0,)),)}, "value 0 is a token"),
         (
             {"tokens": True, "ops": (Op("embed", (0,), {"table": np.ones((3, 2), np.float32)}),)},

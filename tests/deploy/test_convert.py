@@ -171,7 +171,7 @@ class Own(torch.nn.Linear):
 @pytest.mark.parametrize("part", ["encoder", "layers.0", "layers.0.mlp", "layers.1.mlp.input", "readout.head"])
 def test_what_would_be_left_out_of_a_program_is_refused(part):
     model = Model(small("mgrade"))
-    refused = pytest.raises(ValueError, match=f"^{part} must be as its configuration says to become a program, got a ")
+    refused = pytest.raises(ValueError, match=f"^{part} must match its configuration to be exported, got a ")
     handle = model.get_submodule(part).register_forward_hook(lambda *_: None)
     with refused:
         from_model(model)

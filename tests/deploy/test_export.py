@@ -142,7 +142,7 @@ def test_what_an_export_will_write_is_known_before_there_is_a_program(tmp_path, 
         folder = tmp_path / "another's" / path.replace("/", "-")
         (folder / path).parent.mkdir(parents=True)
         (folder / path).write_text("kept")
-        with pytest.raises(ValueError, match=re.escape(f"has a {path} already and is no export")):
+        with pytest.raises(ValueError, match=re.escape(f"already has a {path} and is not an export")):
             check_folder(folder, "small", to)
     assert set(_every_file("small", to)) == written - {"about.json", "program.safetensors"}
 
@@ -151,7 +151,9 @@ def test_what_an_export_will_write_is_known_before_there_is_a_program(tmp_path, 
 def test_what_only_looks_like_an_export_is_not_written_over(tmp_path, text):
     (tmp_path / "export.json").write_text(text)
     (tmp_path / "model.c").write_text("mine")
-    with pytest.raises(ValueError, match=r"has a \w+\.\w+ already and (is no export|it is not of the export there)"):
+    with pytest.raises(
+        ValueError, match=r"already has a \w+\.\w+ and (is not an export|it does not belong to the export there)"
+    ):
         write_export(program_of(), "model", "c", tmp_path)
     assert (tmp_path / "model.c").read_text() == "mine"
     assert (tmp_path / "export.json").read_text() == text
@@ -186,7 +188,7 @@ def test_choices_are_checked_when_made():
         ({"precision": "int16"}, "precision must be one of float32, int8"),
         ({"precision": "int8", "activations": "float32"}, "activations must be one of int16, int8"),
         ({"precision": "int8", "state_bits": 8}, "state_bits must be 16 or 32, got 8"),
-        ({"state_bits": 16}, "go with precision int8"),
+        ({"state_bits": 16}, "require precision int8"),
     ):
         with pytest.raises(ValueError, match=message):
             Choices(**fields)

@@ -131,7 +131,7 @@ def test_there_is_something_to_calibrate_on(sequences):
 def test_what_is_not_finite_gives_no_range(value, preset):
     x = inputs_of(program_of(preset), 2, 9)
     x[1, 4, 0] = value
-    with pytest.raises(ValueError, match="sequences lead to values that are not finite"):
+    with pytest.raises(ValueError, match="sequences give values that are not finite"):
         calibrate(program_of(preset, norm="none"), [x])
 
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_brought_into_whole_numbers_is_named():
 def test_sums_that_32_bits_do_not_hold_are_refused():
     wide = Op("linear", (0,), {"weight": np.ones((1, 513), np.float32), "bias": np.zeros(1, np.float32)})
     program = Program(513, False, (wide,))
-    with pytest.raises(ValueError, match=r"\(linear\): whole numbers take at most 512 inputs, got 513: take float32"):
+    with pytest.raises(ValueError, match=r"\(linear\): an integer sum takes at most 512 inputs, got 513: use float32"):
         quantise(program, calibrate(program, [np.ones((1, 1, 513))]))
 
 

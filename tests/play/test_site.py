@@ -46,7 +46,11 @@ def test_models_and_programs_can_be_shown(tmp_path):
 
 
 def test_what_cannot_be_shown_is_said_in_a_line(tmp_path):
-    for name, message in (("nothing", "is no export"), ("folder", "is no export"), ("text.txt", "not a safetensors")):
+    for name, message in (
+        ("nothing", "is not an export"),
+        ("folder", "is not an export"),
+        ("text.txt", "not a safetensors"),
+    ):
         path = tmp_path / name
         if name == "folder":
             path.mkdir()
@@ -114,7 +118,7 @@ def test_about_is_read_as_it_was_written(tmp_path):
 
 
 def test_an_export_is_not_called_about(tmp_path):
-    with pytest.raises(ValueError, match=r"name must not be 'about': about\.json is a file of its own"):
+    with pytest.raises(ValueError, match=r"name must not be 'about': about\.json is another file of the export"):
         write_export(program_of(), "about", "wasm", tmp_path)
 
 

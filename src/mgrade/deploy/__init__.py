@@ -1,4 +1,4 @@
-"""From a trained model to a device: `Program`, its passes, quantisation, and back ends that print it.
+"""From a trained model to a device: `Program`, its passes, quantisation, and the back ends that print it.
 
 >>> program = optimise(from_model(model))                       # float32, the model's outputs
 >>> small = quantise(program, calibrate(program, sequences))    # int8 weights, int16 activations

@@ -1,6 +1,6 @@
-"""What a task says about the inputs and outputs of its models, for whoever shows an export: names, rates, gain.
+"""What is known about a model's inputs and outputs, for showing an export: names, rates, gain.
 
-An export of a run or of an estimator has it as `about.json` beside its files. Nothing of the data is in it.
+An export of a run or an estimator stores it as `about.json` beside its files. It contains none of the data.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from mgrade.tasks import Task
 
 FILE = "about.json"
 FORMAT, VERSION = "mgrade-about", 1
-# Of sound, as browsers and files have it.
+# Sampling rates of sound that browsers and files use.
 LEAST_RATE, MOST_RATE = 1000, 384_000
 LONGEST = 80
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """Names of outputs and inputs, and how fast steps come."""
+    """Names of outputs and inputs, and the rate of steps."""
 
     title: str = ""
     classes: bool = True
-    """Outputs are logits of classes; otherwise they are values."""
+    """Whether outputs are class logits; otherwise they are values."""
     labels: tuple[str, ...] = ()
-    """Of the outputs; without any, they have numbers."""
+    """Names of the outputs; if empty, outputs are numbered."""
     symbols: tuple[str, ...] = ()
-    """Of a model of tokens: what each id stands for."""
+    """For a model that reads tokens: what each id stands for."""
     channels: tuple[str, ...] = ()
-    """Of a sample, in the order of the inputs."""
+    """Names of the channels of a sample, in the order of the inputs."""
     frame: int = 1
-    """Samples that a step takes, one after the other."""
+    """Number of successive samples that one step takes."""
     window: int | None = None
-    """Samples that an answer takes, where the model learned from pieces of that length."""
+    """Number of samples per answer, if the model was trained on pieces of that length."""
     steps_per_second: float | None = None
     samples_per_second: int | None = None
-    """The inputs of a step are so many successive samples of sound, one channel, at this rate."""
+    """If set, the inputs of a step are successive samples of mono sound at this rate."""
     gain: float = 1.0
-    """What a sample of sound from -1 to 1 is multiplied by before the model reads it."""
+    """The factor by which a sound sample from -1 to 1 is multiplied before the model reads it."""
 
     def __post_init__(self) -> None:
         for name in ("title", "labels", "symbols", "channels"):
@@ -69,7 +69,7 @@ class About:
             raise ValueError(f"classes must be true or false, got {self.classes!r:.40}")
 
     def fit(self, model: Program | ModelConfig) -> About:
-        """Itself, if these are names and rates for what `model` takes and gives."""
+        """Returns itself if it matches the inputs and outputs of `model`; a ValueError says what does not."""
         inputs = 0 if model.tokens else model.inputs
         if self.frame > 1 and (model.tokens or inputs % self.frame):
             raise ValueError(f"frame must divide the {inputs} inputs of a step, got {self.frame}")
@@ -87,21 +87,21 @@ class About:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As stored in JSON."""
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The contents of the file."""
         return (json.dumps(self.to_dict(), indent=2) + "\n").encode()
 
 
 def about(task: Task) -> About:
-    """What a task says."""
+    """What a task says about its models."""
     return About(**task.facts())
 
 
 def read_about(folder: Path, model: Program | ModelConfig) -> About | None:
-    """What lies in an export of `model`, or beside it; None if nothing does."""
+    """Reads the file in the folder of an export or a saved estimator; None if there is none."""
     path = folder / FILE
     if not path.is_file():
         return None

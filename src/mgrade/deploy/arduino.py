@@ -1,4 +1,4 @@
-"""An Arduino library of a Program: the Arduino IDE and PlatformIO take it as it is."""
+"""A Program as an Arduino library, ready for the Arduino IDE and PlatformIO."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ void loop() {{
   {name}_step(&state, input, output);
 {window}{show}}}
 """
-# Outputs count at the end of a window, and the next one begins.
+# Shows outputs at the end of a window only, then resets the state.
 WINDOW = """  static int heard = 0;
   heard += {samples};
   if (heard + {samples} <= {upper}_WINDOW) return;
@@ -51,7 +51,7 @@ READINGS = """  static float reading[{upper}_INPUTS];  // wait for your sensor, 
 
 
 def arduino_files(program: Program, name: str, known: About | None = None) -> dict[str, str]:
-    """The files of the library, by path; what is `known` of inputs and outputs goes into its sketch."""
+    """The files of the library, by path; what is `known` about inputs and outputs goes into its example sketch."""
     known = known or About()
     library = name.capitalize()
     sentence = f"{name}: a streaming sequence model, one sample at a time in constant memory"
@@ -64,7 +64,7 @@ def arduino_files(program: Program, name: str, known: About | None = None) -> di
         "paragraph": f"Exported by mgrade, {program.precision}: {program.state_bytes} bytes of state.",
         "url": "https://pypi.org/project/mgrade/",
         "category": "Data Processing",
-        "architectures": "*",  # the runtime itself refuses an int of 16 bits
+        "architectures": "*",  # the runtime itself rejects a 16-bit int
         "includes": f"{name}.h",
     }
     manifest = {
@@ -108,7 +108,7 @@ def arduino_files(program: Program, name: str, known: About | None = None) -> di
 
 
 def _what(program: Program, known: About) -> str:
-    """What a step of the sketch takes and gives."""
+    """One sentence on what a step of the sketch takes and gives."""
     if program.tokens:
         return "A token id in, one set of outputs out."
     taken = "One sample" if known.frame == 1 else f"A frame of {known.frame} samples"

@@ -1,4 +1,4 @@
-"""Whole-number arithmetic of integer programs, in NumPy: what the C runtime does in 32 and 64 bits, bit for bit."""
+"""Arithmetic of integer programs in NumPy: bit for bit what the C runtime does in 32 and 64 bits."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 GATE_BITS, TABLE_STEP = 11, 8
-"""Arguments of the sigmoid have 11 fraction bits. Its table has an entry every 2**8 of them, that is every 1/8."""
+"""The sigmoid's argument has 11 fraction bits. Its table has an entry every 2**8 units, that is every 1/8."""
 UNIT = 24
-"""Fraction bits of what the sigmoid gives, and of a normalised value."""
+"""Fraction bits of the sigmoid's result and of a normalised value."""
 SIGMOID: Ints = np.array(
     [round((1 << UNIT) / (1 + math.exp(i / 8))) for i in range((1 << 15 >> TABLE_STEP) + 2)],
     np.int64,
 )
-"""sigmoid(-x) at these: the small half, the other follows from it."""
+"""sigmoid(-x) at these points: the smaller half; the other follows by symmetry."""
 TABLE_BITS = 7
-"""Fraction bits added to sums over int8 tables, which have none of their own to spare."""
+"""Fraction bits added to sums over int8 tables, which have none of their own."""
 FACTOR_BITS = 5
-"""Fraction bits of what a multiplier stands for: one of a byte is then at most as large as one of 15 bits."""
+"""Fraction bits of a multiplier's factor, chosen so that a one-byte multiplier is at most as large as a 15-bit one."""
 GELU_BITS, GELU_LINEAR, GELU_CUBIC = 12, 6536, 2338
-"""gelu(u) = u sigmoid(1.5957691 u + 0.0713548 u^3): u with 12 fraction bits, the factors with 12 and 15."""
+"""gelu(u) = u sigmoid(1.5957691 u + 0.0713548 u^3): u has 12 fraction bits, the factors have 12 and 15."""
 
 
 def shift_right(x: Ints, bits: int | Ints) -> Ints:
-    """x / 2**bits, rounded half up; a number of bits of zero or less shifts to the left, an array is at least 1."""
+    """x / 2**bits, rounded half up; an int of zero or less shifts left, the elements of an array are at least 1."""
     if isinstance(bits, int):
         return (x + (1 << (bits - 1))) >> bits if bits > 0 else x << -bits
     return (x + (np.int64(1) << (bits - 1))) >> bits
 
 
 def saturate(x: Ints, bits: int) -> Ints:
-    """The nearest number of so many bits."""
+    """The nearest number of `bits` bits."""
     return np.minimum(np.maximum(x, -(1 << (bits - 1))), (1 << (bits - 1)) - 1)
 
 
 def bound(x: Ints) -> Ints:
-    """Within 32 bits, symmetric."""
+    """Clipped to 32 bits, symmetrically."""
     return np.clip(x, -(1 << 31) + 1, (1 << 31) - 1)
 
 
 def rescale(total: Ints, multiplier: npt.NDArray[np.generic], down: int, bits: int) -> Ints:
-    """total multiplier / 2**down, rounded once, half up, and saturated."""
+    """total * multiplier / 2**down, rounded half up once and saturated."""
     return saturate(shift_right(total * factor(multiplier), down + FACTOR_BITS), bits)
 
 
 def factor(multiplier: npt.NDArray[np.generic]) -> Ints:
-    """What multipliers stand for, with FACTOR_BITS fraction bits.
+    """The factors that multipliers stand for, with FACTOR_BITS fraction bits.
 
-    Those of 15 bits stand for themselves, those of one byte for 16 to 31 times a power of two.
+    A 15-bit multiplier stands for itself, a one-byte multiplier for 16 to 31 times a power of two.
     """
     whole = multiplier.astype(np.int64)
     return (16 | whole & 15) << (whole >> 4) if multiplier.dtype == np.uint8 else whole << FACTOR_BITS
 
 
 def sigmoid(x: Ints, exponent: int) -> Ints:
-    """Of x with so many fraction bits: 24 fraction bits, a parabola through three entries of the table."""
+    """The sigmoid of x with `exponent` fraction bits; the result has 24. A parabola through three table entries."""
     x = np.clip(shift_right(x, exponent - GATE_BITS), -32767, 32767)
     size = np.abs(x)
     at, rest = size >> TABLE_STEP, size & ((1 << TABLE_STEP) - 1)
@@ -69,7 +69,7 @@ def sigmoid(x: Ints, exponent: int) -> Ints:
 
 
 def gelu(u: Ints, exponent: int) -> Ints:
-    """With as many fraction bits as u has."""
+    """The GELU of u; argument and result have `exponent` fraction bits."""
     x = np.clip(shift_right(u, exponent - GELU_BITS), -32767, 32767)
     slope = GELU_LINEAR + (((x * x >> GELU_BITS) * GELU_CUBIC) >> 15)
     share = sigmoid(shift_right(x * slope, 2 * GELU_BITS - GATE_BITS), GATE_BITS) >> (UNIT - 15)

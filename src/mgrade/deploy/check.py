@@ -1,4 +1,4 @@
-"""Whether a Program is one: shapes, dtypes and ranges, so that nobody who runs one has to look again."""
+"""Checks a Program's shapes, dtypes and ranges once, so that nothing that runs it has to check again."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mgrade.footprint.measure import MAX_INTEGER_TERMS
 if TYPE_CHECKING:
     from mgrade.deploy.program import Op, Program
 
-# Widths, vocabularies and delays beyond these are refused: nothing that streams on a device has them.
+# Larger programs are refused: nothing that streams on a device needs them.
 MAX_WIDTH, MAX_OPS, MAX_STATE, MAX_PRODUCTS = 4096, 4096, 1 << 28, 1 << 26
-# Sums are rescaled within 32 bits: the top half of a product, then a shift of 1 to 30.
+# Sums are rescaled within 32 bits: the upper half of a product, then a shift by 1 to 30.
 LEAST_SHIFT, MOST_SHIFT = 17, 46
-# How far apart the scales around an addition may be, and the largest epsilon of a norm.
+# The largest spread of exponents around an addition, and the largest epsilon of a norm.
 ADD_SPREAD, MOST_EPSILON = 14, 1 << 56
-# Fraction bits of inputs and outputs: so that no power of two leaves single precision.
+# Fraction bits of inputs and outputs: within these, every power of two fits single precision.
 LEAST_BITS, MOST_BITS = -120, 120
 LARGEST = float(np.finfo(np.float32).max)
 
 
 def check(program: Program) -> tuple[int, ...]:
-    """The width of every value; a ValueError names what is wrong with a program."""
+    """Returns the width of every value; raises a ValueError that names what is wrong with a program."""
     if program.precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {program.precision!r:.40}")
     if type(program.inputs) is not int or not 1 <= program.inputs <= (1 << 16) - 2:
@@ -72,7 +72,7 @@ def _width(program: Program, op: Op, widths: list[int]) -> int:
         if type(value) is not int or not 0 <= value < len(widths):
             raise ValueError(f"args must name values before it, 0 to {len(widths) - 1}, got {value!r:.40}")
         if (value == 0 and program.tokens) != (letter == "token"):
-            raise ValueError(f"value {value} is {'a token' if value == 0 and program.tokens else 'no token'}")
+            raise ValueError(f"value {value} is {'a token' if value == 0 and program.tokens else 'not a token'}")
         if letter != "token":
             _size(sizes, letter, widths[value], f"value {value}")
     wanted = {**spec.arrays, **(spec.integer if program.integer else {})}
@@ -120,7 +120,7 @@ def _array(program: Program, op: Op, name: str, letters: str, sizes: dict[str, i
 
 
 def _names(names: Iterable[str]) -> str:
-    """On one line, whatever somebody wrote into a file."""
+    """The names on one line, whatever a file contains."""
     return ", ".join(name if name.isidentifier() and len(name) < 40 else f"{name!r:.40}" for name in names) or "none"
 
 
@@ -152,7 +152,7 @@ def _number(name: str, value: Any) -> None:
 
 
 def _terms(op: Op, sizes: dict[str, int]) -> None:
-    """Sums that 32 bits hold: so many terms, and biases that leave room for them."""
+    """Checks that sums fit in 32 bits: the number of terms, and biases that leave room for them."""
     terms = {"linear": "i", "taps": "k", "filter": "k", "taps_token": "k", "taps_input": "k"}.get(op.kind)
     if terms and sizes[terms] > MAX_INTEGER_TERMS:
         raise ValueError(f"integer sums take at most {MAX_INTEGER_TERMS} terms, got {sizes[terms]}")
@@ -184,7 +184,7 @@ def _exponents(program: Program) -> None:
                         f"ops[{index}] (rotate): state_exponent must lie within 30 of {exponent}, got {at}"
                     )
         if op.kind in ("gelu", "glu", "gated", "mean", "sum"):
-            # what comes out has the scale of what comes in: of the value for glu, of the candidate for gated
+            # the result has the scale of an argument: the value for glu, the candidate for gated
             source = op.args[1] if op.kind == "gated" else op.args[0]
             if program.exponents[index + 1] != program.exponents[source]:
                 raise ValueError(f"ops[{index}] ({op.kind}): exponents must be equal before and after it")

@@ -1,4 +1,4 @@
-"""From a trained model to a program, by a few choices."""
+"""From a trained model to a program, given a few choices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRECISIONS = ("float32", "int8")
 
 @dataclass(frozen=True)
 class Choices:
-    """How a model becomes a program."""
+    """How to turn a model into a program."""
 
     precision: str = "float32"
     activations: str = "int16"
@@ -37,17 +37,17 @@ class Choices:
         if self.state_bits not in STATES:
             raise ValueError(f"state_bits must be 16 or 32, got {self.state_bits!r}")
         if self.precision == "float32" and (self.activations, self.state_bits) != ("int16", 32):
-            raise ValueError("activations and state_bits go with precision int8, got precision float32")
+            raise ValueError("activations and state_bits require precision int8, got precision float32")
 
 
 def build(source: Source, choices: Choices, samples: Path | None = None) -> Program:
-    """The program of a trained model; int8 finds its ranges on `samples`, or on the task's training set.
+    """The program of a trained model; int8 is calibrated on `samples`, or on the task's training set.
 
-    Of an estimator, it is the one that the estimator itself exports.
+    For a saved estimator, this is the program that the estimator itself exports.
     """
     if samples is not None and choices.precision == "float32":
-        raise ValueError("samples to find ranges on go with precision int8, got precision float32")
-    check_exportable(source.model)  # before it runs on sequences
+        raise ValueError("calibration samples require precision int8, got precision float32")
+    check_exportable(source.model)  # before the model runs on sequences
     sequences = source.calibration(samples) if choices.precision == "int8" else []
     return program_of(source.model.eval(), choices, sequences, apart=source.apart, smallest=bool(source.sample))
 
@@ -55,12 +55,12 @@ def build(source: Source, choices: Choices, samples: Path | None = None) -> Prog
 def program_of(
     model: Model, choices: Choices, sequences: Sequence[npt.NDArray[Any]], *, apart: bool, smallest: bool
 ) -> Program:
-    """The program of a model; int8 finds its ranges on `sequences`.
+    """The program of a model; int8 is calibrated on `sequences`.
 
-    apart: outputs are values, see `quantise`. smallest: the form of fewest bytes, whatever a step costs.
+    apart: outputs are values, see `quantise`. smallest: choose the form with the fewest bytes, whatever a step costs.
     """
     plain = from_model(model, snap=choices.snap)
-    # with short and narrow delay lines; with short ones; as it is
+    # short delay lines; short and narrow ones; neither
     forms = [prune(trim(plain)), optimise(plain), plain] if smallest else [optimise(plain)]
     if choices.precision == "int8":
         options: dict[str, Any] = {"precision": choices.activations, "state_bits": choices.state_bits, "apart": apart}

@@ -1,4 +1,4 @@
-"""From a model to a Program that computes the same, in float32."""
+"""From a model to an equivalent Program in float32."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mgrade.nn.convolution import DelayConv, DilatedConv
 from mgrade.nn.readout import Readout
 from mgrade.nn.recurrence import LRU, MinGRU
 
-# 16 bits count the rows of a delay line.
+# Rows of a delay line are counted in 16 bits.
 LONGEST = (1 << 16) - 2
 
 
 def from_model(model: Model, *, snap: bool = False) -> Program:
     """The program of `model`.
 
-    With `snap`, each tap of a delay convolution becomes one whole delay, the nearest to its position, with the weight
-    that it had over all delays together: fewer bytes, and as good as the taps are narrow. Otherwise every delay that
-    the taps reach has its weight, and the outputs are the model's.
+    With `snap`, each tap of a delay convolution becomes a single delay: the integer nearest to its position, with its
+    total weight. That takes fewer bytes, and the narrower the taps, the more exact it is. Without it, every delay that
+    the taps reach keeps its weight, and the outputs are the model's.
     """
     check_exportable(model)
     if model.encoder.weight.dtype not in (torch.float32, torch.float64):
@@ -41,26 +41,26 @@ def from_model(model: Model, *, snap: bool = False) -> Program:
 
 
 def check_exportable(model: Model) -> None:
-    """Refuses a model of two documents, and one that computes something else than its configuration says."""
+    """Refuses a model that compares two documents, and one that does not compute what its configuration says."""
     if model.config.pair:
         raise ValueError("a model with pair=True compares two documents: it has no single stream to export")
     for name, part in model.named_modules():
         holds_others = part is model or type(part) in (nn.ModuleList, Block, Readout)
         if altered(part, *((type(part),) if holds_others else ())):
             raise ValueError(
-                f"{name or 'model'} must be as its configuration says to become a program, got a {type(part).__name__}"
-                " that has a hook, no bias or a forward of its own: merge adapters and remove hooks first"
+                f"{name or 'model'} must match its configuration to be exported, got a {type(part).__name__} with a"
+                " hook, without a bias or with a forward of its own: merge adapters and remove hooks first"
             )
 
 
 class _Builder:
-    """The operations so far."""
+    """Collects the operations."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
 
     def add(self, kind: str, args: Sequence[int], numbers: dict[str, float] | None = None, **arrays: Tensor) -> int:
-        """One operation more; the value it makes."""
+        """Appends an operation; returns its value."""
         self.ops.append(Op(kind, tuple(args), {name: _array(tensor) for name, tensor in arrays.items()}, numbers or {}))
         return len(self.ops)
 
@@ -78,7 +78,7 @@ class _Builder:
         return self.linear(model.encoder, 0)
 
     def block(self, block: Block, value: int, snap: bool) -> int:
-        """What `Block.forward` does to one step."""
+        """What `Block.forward` does in one step."""
         start = value
         if block.norm is not None and block.norm_at == "pre":
             value = self.norm(block.norm, value)
@@ -145,7 +145,7 @@ class _Builder:
         return self.add("glu", [self.linear(mlp.value, active), self.linear(mlp.gate, active)])
 
     def readout(self, model: Model, value: int) -> None:
-        """The head at every step; a pooled readout pools what the head gives, which is the same and smaller."""
+        """The head at every step. Pooling comes after the head: the result is the same, the state smaller."""
         head = model.readout.head
         assert isinstance(head, nn.Linear)
         if model.readout.active:

@@ -1,4 +1,4 @@
-"""From a trained model to the files of an export: one folder, with the program itself beside what was printed."""
+"""Writes and reads exports: folders that hold the program itself beside the files that a back end printed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from mgrade.deploy.storage import load_program, program_bytes
 TARGETS = ("c", "arduino", "onnx", "wasm")
 PROGRAM, DESCRIPTION = "program.safetensors", "export.json"
 FORMAT, VERSION = "mgrade-export", 1
-# How far a float export may be from the interpreter, relative to the largest output.
+# The largest error of a float export against the interpreter, relative to the largest output.
 TOLERANCE = 1e-5
-# Steps of the test vector that goes with C, and of a verification.
+# Steps of the test vector that comes with C, and of a verification.
 TEST_STEPS, VERIFY_STEPS = 32, 200
 
 
 def check_target(to: str, chip: str | None = None) -> None:
-    """Refuses a target that is unknown or cannot be made here, and a chip that cannot run it: before long work."""
+    """Before long work: refuses a target that is unknown or cannot be built here, and a chip that cannot run it."""
     if to not in TARGETS:
         raise ValueError(f"to must be one of {', '.join(TARGETS)}, got {to!r}")
     if to == "wasm" and (missing := wasm.available()):
@@ -50,9 +50,9 @@ def check_target(to: str, chip: str | None = None) -> None:
 
 
 def write_export(program: Program, name: str, to: str, folder: Path, known: About | None = None) -> dict[str, Any]:
-    """Writes the files of an export to `folder`, and what is `known` about its classes and inputs; what it is.
+    """Writes an export and what is `known` about its inputs and outputs to `folder`; returns its description.
 
-    It takes the place of an earlier one there; where that was another, `replaced` says which.
+    It replaces an earlier export there; if that had another name or target, `replaced` names it.
     """
     check_target(to)
     check_folder(folder, check_name(name), to)
@@ -77,7 +77,7 @@ def write_export(program: Program, name: str, to: str, folder: Path, known: Abou
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with alone_in(folder):
-            check_folder(folder, name, to)  # another export may have come before
+            check_folder(folder, name, to)  # again: another process may have written an export meanwhile
             earlier = _earlier(folder) or {}
             _write(folder, files, description)
     except OSError as error:
@@ -87,10 +87,10 @@ def write_export(program: Program, name: str, to: str, folder: Path, known: Abou
 
 
 def _write(folder: Path, files: dict[str, bytes], description: dict[str, Any]) -> None:
-    """Puts an export in the place of an earlier one, whose other files go.
+    """Replaces an earlier export and removes those of its files that the new one does not have.
 
-    All of it is written elsewhere before anything is moved. The description goes first and comes last: what is left of
-    moves that were interrupted is none.
+    Everything is staged before anything is moved. The description is removed first and moved last: if the moves are
+    interrupted, what is left is not an export.
     """
     earlier = _files_of(folder) or set()
     staged = folder / f".export.{os.getpid()}.tmp"
@@ -109,7 +109,7 @@ def _write(folder: Path, files: dict[str, bytes], description: dict[str, Any]) -
 
 
 def _remove(folder: Path, path: str) -> None:
-    """Removes a file of an earlier export, unless it is none or lies elsewhere, whatever its description says."""
+    """Removes a file of an earlier export, but never a folder or anything outside, whatever its description says."""
     with contextlib.suppress(OSError, ValueError):
         file = folder / path
         if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
@@ -117,7 +117,7 @@ def _remove(folder: Path, path: str) -> None:
 
 
 def _files_of(folder: Path) -> set[str] | None:
-    """The files that the export in a folder is made of, of whatever version; None where there is no export."""
+    """The files of the export in a folder, of any version; None if there is no export."""
     found = _earlier(folder)
     if found is None:
         return None
@@ -126,7 +126,7 @@ def _files_of(folder: Path) -> set[str] | None:
 
 
 def _earlier(folder: Path) -> dict[str, Any] | None:
-    """What describes the export in a folder, of whatever version; None where there is no export."""
+    """The description of the export in a folder, of any version; None if there is no export."""
     try:
         found = json.loads((folder / DESCRIPTION).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -135,13 +135,13 @@ def _earlier(folder: Path) -> dict[str, Any] | None:
 
 
 def _inside(path: str) -> bool:
-    """Whether a path that a file names stays in the folder of that file."""
+    """Whether a path that a description names stays within its folder."""
     parts = PurePosixPath(path).parts
     return bool(parts) and not PurePosixPath(path).is_absolute() and ".." not in parts
 
 
 def check_folder(folder: Path, name: str, to: str) -> None:
-    """Refuses, before long work, to write over files that are not an export's, and to write where no file can be."""
+    """Before long work: refuses to overwrite files that are not an export's, and paths that cannot be written."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: is not a folder")
     earlier = _files_of(folder)
@@ -151,18 +151,18 @@ def check_folder(folder: Path, name: str, to: str) -> None:
     paths = [*_every_file(name, to), PROGRAM, ABOUT, DESCRIPTION]
     for path in paths:
         if paths.count(path) > 1:
-            taken = f"name must not be {name!r}: {path} is a file of its own"
-            raise ValueError(f"{taken}; where no name is given, it is that of a folder")
+            taken = f"name must not be {name!r}: {path} is another file of the export"
+            raise ValueError(f"{taken}; if no name is given, it is the name of the folder")
         place = folder / path
         if place.is_dir() or any((folder / above).is_file() for above in PurePosixPath(path).parents):
             raise ValueError(f"{folder}: {path} cannot be written: something else is in its place")
         if path not in mine and place.exists():
-            whose = "is no export" if earlier is None else "it is not of the export there"
-            raise ValueError(f"{folder}: has a {path} already and {whose}: choose another folder")
+            whose = "is not an export" if earlier is None else "it does not belong to the export there"
+            raise ValueError(f"{folder}: already has a {path} and {whose}: choose another folder")
 
 
 def _every_file(name: str, to: str) -> list[str]:
-    """All that a back end may make, whatever the program."""
+    """All files that a back end may write, for any program."""
     if to == "onnx":
         return [f"{name}.onnx"]
     if to == "wasm":
@@ -175,7 +175,7 @@ def _every_file(name: str, to: str) -> list[str]:
 
 
 def _printed(program: Program, name: str, to: str, known: About | None) -> dict[str, bytes]:
-    """What a back end makes, by path."""
+    """The files that a back end writes, by path."""
     if to == "onnx":
         return {f"{name}.onnx": to_onnx(program).SerializeToString()}
     if to == "wasm":
@@ -188,7 +188,7 @@ def _printed(program: Program, name: str, to: str, known: About | None) -> dict[
 
 
 def _test_inputs(program: Program, steps: int) -> npt.NDArray[Any]:
-    """Inputs for a test vector: any will do, the same every time."""
+    """Inputs for a test vector: arbitrary, but always the same."""
     source = np.random.default_rng(0)
     if program.tokens:
         return source.integers(0, program.inputs, steps)
@@ -221,7 +221,7 @@ def verify(folder: Path, chip: str, steps: int = VERIFY_STEPS) -> dict[str, Any]
 
 
 def read_export(folder: Path) -> tuple[dict[str, Any], Program]:
-    """What `write_export` wrote: the description and the program."""
+    """Reads what `write_export` wrote: the description and the program."""
     inside = next((to for to in TARGETS if (folder / to / DESCRIPTION).is_file()), None)
     hint = f": is {folder} an export?" if inside is None else f": {folder / inside} is an export"
     description = read_description(folder / DESCRIPTION, FORMAT, VERSION, hint)

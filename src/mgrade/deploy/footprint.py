@@ -1,4 +1,4 @@
-"""The exact bytes of a Program: its arrays, what a stream keeps, and the chips that have room for both."""
+"""The exact bytes of a Program's arrays and of a stream's state, and the chips that have room for both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mgrade.footprint import CHIPS, Chip
 
 @dataclass(frozen=True)
 class Piece:
-    """An array of an operation, or a part of its state."""
+    """One array of an operation, or one part of its state."""
 
     operation: int
     kind: str
@@ -27,21 +27,21 @@ class Piece:
 
     @property
     def count(self) -> int:
-        """Elements."""
+        """Number of elements."""
         return int(np.prod(self.shape))
 
     @property
     def bytes(self) -> int:
-        """All of them together."""
+        """Bytes of all elements."""
         return self.count * np.dtype(self.dtype).itemsize
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As stored in JSON."""
         return {**vars(self), "count": self.count, "bytes": self.bytes}
 
 
 def open_program(subject: str) -> Program | None:
-    """The program of an export's folder or of a program's file; None if `subject` is neither."""
+    """Reads the program of an export folder or a program file; None if `subject` is neither."""
     path = Path(subject)
     if (path / DESCRIPTION).is_file():
         return read_export(path)[1]
@@ -49,7 +49,7 @@ def open_program(subject: str) -> Program | None:
 
 
 def arrays(program: Program) -> list[Piece]:
-    """Every array, equal ones once: what goes into flash."""
+    """All arrays, equal ones once: what goes into flash."""
     found: dict[tuple[str, bytes], Piece] = {}
     for index, op in enumerate(program.ops):
         for name, stored in sorted(op.arrays.items()):
@@ -60,12 +60,12 @@ def arrays(program: Program) -> list[Piece]:
 
 
 def states(program: Program) -> list[Piece]:
-    """Every part of the state: what goes into RAM, once per stream."""
+    """All parts of the state: what goes into RAM, once per stream."""
     return [Piece(index, op.kind, *part) for index, op in enumerate(program.ops) for part in program.state(index)]
 
 
 def measure_program(program: Program, chips: Iterable[Chip] = CHIPS) -> dict[str, Any]:
-    """The same figures as of a model, by kind of operation, and every array and state; as JSON holds them."""
+    """The figures that a model has, per kind of operation, and all arrays and states; as stored in JSON."""
     chips = list(chips)
     stored, kept = arrays(program), states(program)
     parameters, buffer = _total(stored), _total(kept)

@@ -1,4 +1,4 @@
-"""Runs a Program in NumPy, one step at a time, for any number of streams at once. This defines what a Program means."""
+"""Runs a Program in NumPy, one step at a time, for many streams at once. This defines what a Program means."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mgrade.deploy.program import Op, Program, StatePart, Unit
 from mgrade.deploy.specs import BITS
 
 Values = npt.NDArray[Any]
-# After so many steps a mean halves its weight of the past: the counter must not run over.
+# After this many steps, a mean halves its total and its count, so that the counter does not overflow.
 MOST_STEPS = 1 << 30
 
 
 class Interpreter:
-    """`streams` independent streams through one program.
+    """Runs `streams` independent streams through one program.
 
-    Values are (streams, width): float32, or whole numbers kept as int64 for integer programs.
+    Values are (streams, width): float32, or for integer programs int64.
     """
 
     def __init__(self, program: Program, streams: int = 1):
@@ -32,7 +32,7 @@ class Interpreter:
         self.reset()
 
     def reset(self) -> None:
-        """Every stream begins anew."""
+        """Restarts every stream."""
         self.state = [
             {part.name: np.zeros((self.streams, *part.shape), _wide(part)) for part in self.program.state(index)}
             for index in range(len(self.program.ops))
@@ -42,14 +42,14 @@ class Interpreter:
     def step(self, x: npt.ArrayLike) -> Values:
         """x (streams, inputs), or token ids (streams) -> (streams, outputs).
 
-        An integer program takes and gives whole numbers: see `quantise_input` and `dequantise_output`.
+        An integer program takes and returns integers: see `quantise_input` and `dequantise_output`.
         """
         return self.values(x)[-1]
 
     def values(self, x: npt.ArrayLike) -> list[Values]:
-        """One step: every value it makes, the input first."""
+        """Runs one step and returns every value, the input first."""
         values = [checked(self.program, x, self.streams)]
-        with np.errstate(all="ignore"):  # what is too large becomes infinite, as in C
+        with np.errstate(all="ignore"):  # overflow becomes infinite, as in C
             for index, op in enumerate(self.program.ops):
                 make = getattr(self, f"_{op.kind}")
                 values.append(make(op, self.state[index], index + 1, *(values[i] for i in op.args)))
@@ -57,7 +57,7 @@ class Interpreter:
         return values
 
     def run(self, x: npt.ArrayLike) -> Values:
-        """x (streams, time, inputs), or token ids (streams, time) -> (streams, time, outputs), going on from before."""
+        """Continues with x (streams, time, inputs), or token ids (streams, time) -> (streams, time, outputs)."""
         x = np.asarray(x)
         if x.ndim != (2 if self.program.tokens else 3):
             raise ValueError(
@@ -70,7 +70,7 @@ class Interpreter:
     # Linear maps.
 
     def _rescaled(self, op: Op, total: Values, prefix: str = "") -> Values:
-        """An integer sum brought to the scale of its value."""
+        """An integer sum rescaled to its value's exponent."""
         multiplier, down = op.arrays[f"{prefix}multiplier"], int(op.numbers[f"{prefix}down"])
         return arithmetic.rescale(total, multiplier, down, self._bits)
 
@@ -93,7 +93,7 @@ class Interpreter:
     # Delays.
 
     def _push(self, line: Values, x: Values) -> int:
-        """Writes x into the delay line, a ring; where it was written."""
+        """Writes x into the delay line, a ring buffer; returns the row it was written to."""
         at = self.count % line.shape[1]
         line[:, at] = x
         return at
@@ -114,14 +114,14 @@ class Interpreter:
     def _taps_token(self, op: Op, state: dict[str, Values], value: int, token: Values) -> Values:
         line, lag = state["line"], op.arrays["lag"].astype(np.int64)
         rows = (self._push(line, token + 1) - lag) % line.shape[1]
-        # zero stands for before the first step, where there is silence
+        # row 0: no token yet, which contributes nothing
         table = np.concatenate([np.zeros((1, lag.shape[0])), op.arrays["table"]]).astype(self._wide)
         past = table[line[:, rows], np.arange(lag.shape[0])[:, None]]
         total = self._total(past * op.arrays["weight"].astype(self._wide), 2)
         return self._rescaled(op, total << arithmetic.TABLE_BITS) if self.program.integer else total
 
     def _taps_input(self, op: Op, state: dict[str, Values], value: int, x: Values) -> Values:
-        """The delayed input, mixed per channel; the bias counts only as far back as there was input."""
+        """The delayed input, mixed per channel; the bias counts only for delays within the stream so far."""
         line, lag = state["line"], op.arrays["lag"].astype(np.int64)
         weight, mix, bias = (op.arrays[name].astype(self._wide) for name in ("weight", "mix", "bias"))
         rows = (self._push(line, x) - lag) % line.shape[1]
@@ -195,7 +195,7 @@ class Interpreter:
         total = (a << (fine - exponents[0])) + (b << (fine - exponents[1]))
         return saturate(shift_right(total, fine - exponents[2]), self._bits)
 
-    # Readouts: over all steps so far.
+    # Readouts over all steps so far.
 
     def _mean(self, op: Op, state: dict[str, Values], value: int, x: Values) -> Values:
         total, steps = state["total"], state["steps"]
@@ -222,7 +222,7 @@ def _sigmoid(x: Values) -> Values:
 
 
 def checked(program: Program, x: npt.ArrayLike, rows: int) -> Values:
-    """x (rows, inputs), or token ids (rows), as a program reads it: float32, or whole numbers within their bits."""
+    """Checks and converts x (rows, inputs), or token ids (rows): to float32, or to integers clipped to their bits."""
     x = np.asarray(x)
     shape = (rows,) if program.tokens else (rows, program.inputs)
     if x.shape != shape:
@@ -242,7 +242,7 @@ def checked(program: Program, x: npt.ArrayLike, rows: int) -> Values:
 
 
 def quantise_input(program: Program, x: npt.ArrayLike) -> Values:
-    """Real inputs as the whole numbers that an integer program takes; others, and token ids, as they are."""
+    """Converts real inputs to an integer program's units; token ids and the inputs of a float program are unchanged."""
     if program.tokens or not program.integer:
         return np.asarray(x)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -257,7 +257,7 @@ def quantise_input(program: Program, x: npt.ArrayLike) -> Values:
 
 
 def dequantise_output(program: Program, y: Values) -> npt.NDArray[np.float32]:
-    """The real outputs that a program's outputs stand for."""
+    """Converts a program's outputs to real numbers."""
     if not program.integer:
         return y.astype(np.float32)
     if program.output_units:

@@ -1,4 +1,4 @@
-"""A Program in the place of a model: tasks judge it as they judge a model, over whole batches."""
+"""A Program in place of a model, so that tasks can evaluate it over whole batches as they evaluate a model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 class Streamed:
-    """Calls like a model's, answered step by step: by the compiled program, or without a C compiler the interpreter."""
+    """Called like a model, but runs step by step: compiled, or interpreted where there is no C compiler."""
 
     training = False
 
@@ -28,11 +28,11 @@ class Streamed:
         self._compiled = compile_if_possible(program)
 
     def eval(self) -> Streamed:
-        """As a model has it."""
+        """Does nothing; models have this method."""
         return self
 
     def train(self, mode: bool = True) -> Streamed:
-        """As a model has it."""
+        """Does nothing; models have this method."""
         return self
 
     def __call__(self, x: Tensor, *, lengths: Tensor | None = None, last: int | None = None) -> tuple[Tensor, None]:
@@ -51,7 +51,7 @@ class Streamed:
         return outputs if self.config.readout == "every" else outputs[np.arange(len(values)), ends - 1]
 
     def _execute(self, compiled: Compiled, values: Array, ends: Array) -> Array:
-        """Row by row, in as many threads as PyTorch has: the C program holds no lock of Python's."""
+        """Runs rows in as many threads as PyTorch uses: calls into C release Python's global lock."""
 
         def one(row: int) -> Array:
             outputs = compiled.another().run(values[row, : ends[row]])

@@ -1,11 +1,11 @@
-"""A float32 Program as an ONNX model of one step: standard operators, states as inputs and outputs.
+"""A float32 Program as an ONNX model of one step, with standard operators; states are inputs and outputs.
 
-    inputs   x (1, inputs) float32, or token (1) int64        state_3, ...: what operation 3 remembers
-    outputs  y (1, outputs) float32                           next_state_3, ...: what goes into state_3 at the next step
+    inputs   x (1, inputs) float32, or token (1) int64        state_3, ...: the state of operation 3
+    outputs  y (1, outputs) float32                           next_state_3, ...: the value of state_3 at the next step
 
-States start at zero; their shapes and types are those the model declares. Delay lines hold past rows, the newest last.
-A line of `taps_input` has one more column, which is 1 in the rows that have been written; a `mean` counts its steps in
-a state of its own, state_3_steps.
+States start at zero; the model declares their shapes and types. Delay lines hold past rows, the newest last. The line
+of a `taps_input` has one more column, which is 1 in rows that have been written; a `mean` counts its steps in an extra
+state, state_3_steps.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 FORMAT, VERSION = "mgrade-onnx", 1
-# The first opset with LayerNormalization and the file version of its time: the widest choice of runtimes.
+# The first opset with LayerNormalization, and the IR version of its time: most runtimes support them.
 OPSET, IR_VERSION = 17, 8
 MOST_BYTES = 2_000_000_000  # one protobuf message
 
 
 def to_onnx(program: Program) -> onnx.ModelProto:
-    """The step of a float32 program; it needs the package onnx."""
+    """The step of a float32 program; needs the package onnx."""
     if program.integer:
         raise ValueError(
             f"ONNX export is float32: precision must be float32, got int8 weights, {program.precision} values"
@@ -47,7 +47,7 @@ def to_onnx(program: Program) -> onnx.ModelProto:
 
 
 class _Graph:
-    """The nodes so far, their constants, and the states."""
+    """Collects nodes, constants and states."""
 
     def __init__(self, program: Program):
         self.program = program
@@ -63,7 +63,7 @@ class _Graph:
         self.outputs.insert(0, _described("y", np.float32, [1, program.outputs]))
 
     def model(self) -> onnx.ModelProto:
-        """All of it."""
+        """The finished model."""
         from onnx import helper, numpy_helper
 
         arrays = [numpy_helper.from_array(array, name) for name, array in self.constants.values()]
@@ -78,7 +78,7 @@ class _Graph:
     # Pieces of a graph.
 
     def _node(self, kind: str, *inputs: str, name: str = "", **attributes: Any) -> str:
-        """One operator more; the name of what it makes."""
+        """Appends a node; returns the name of its output."""
         from onnx import helper
 
         name = name or f"{kind.lower()}_{len(self.nodes)}"
@@ -86,7 +86,7 @@ class _Graph:
         return name
 
     def _constant(self, array: npt.ArrayLike, dtype: Any = np.float32) -> str:
-        """The name of a constant; equal ones are one."""
+        """The name of a constant; equal constants share one."""
         array = np.ascontiguousarray(np.asarray(array, dtype))
         key = (array.dtype.str, np.shape(array), array.tobytes())
         return self.constants.setdefault(key, (f"constant_{len(self.constants)}", array))[0]
@@ -99,7 +99,7 @@ class _Graph:
         return self._input(f"state_{index}{part}", dtype, *shape)
 
     def _next(self, index: int, *shape: int, dtype: Any = np.float32, part: str = "") -> str:
-        """The name of what a state becomes; a node is to make it."""
+        """The name of a state's next value, which a node must produce."""
         name = f"next_state_{index}{part}"
         self.outputs.append(_described(name, dtype, shape))
         return name
@@ -118,7 +118,7 @@ class _Graph:
     # Delays.
 
     def _line(self, op: Op, index: int, newest: str, *width: int, dtype: Any = np.float32) -> tuple[str, Array]:
-        """The delay line (rows, *width) with the newest row in it, and the row of every lag."""
+        """The delay line (rows, *width) including the newest row, and the row of every lag."""
         lag = op.arrays["lag"].astype(np.int64)
         past = int(lag.max(initial=0))
         if not past:
@@ -129,7 +129,7 @@ class _Graph:
         return line, past - lag
 
     def _weighted(self, past: str, weight: Array) -> str:
-        """past, weight (taps, o) -> the sum over taps (1, o). As a product with ones, which runtimes are fast at."""
+        """past, weight (taps, o) -> the sum over taps (1, o), as a matrix product with ones, which runtimes do fast."""
         products = self._node("Mul", past, self._constant(weight))
         if len(weight) == 1:
             return products
@@ -146,12 +146,12 @@ class _Graph:
         line, rows = self._line(op, index, x, weight.shape[1])
         order = np.argsort(rows)
         length = int(op.arrays["lag"].max(initial=0)) + 1
-        if np.array_equal(rows[order], np.arange(length)):  # every row once: no need to pick them
+        if np.array_equal(rows[order], np.arange(length)):  # every row once: nothing to gather
             return self._weighted(line, weight[order])
         return self._weighted(self._node("Gather", line, self._constant(rows, np.int64), axis=0), weight)
 
     def _taps_token(self, op: Op, index: int, token: str) -> str:
-        """The line holds tokens plus one: zero stands for before the first step, where there is silence."""
+        """The line holds token ids plus one; zero means no token yet, which contributes nothing."""
         weight, table = op.arrays["weight"], op.arrays["table"]
         line, rows = self._line(op, index, self._node("Add", token, self._constant([1], np.int64)), dtype=np.int64)
         tokens = self._node("Gather", line, self._constant(rows.T, np.int64), axis=0)
@@ -159,14 +159,14 @@ class _Graph:
         return self._weighted(self._node("GatherElements", self._constant(silent), tokens, axis=0), weight.T)
 
     def _taps_input(self, op: Op, index: int, x: str) -> str:
-        """The column of ones has been written as far back as there was input, and so far counts the bias."""
+        """The column of ones makes the bias count only for delays within the stream so far."""
         weight = op.arrays["weight"]
         (channels, taps), width = weight.shape, self.program.widths[op.args[0]] + 1
         marked = self._node("Concat", x, self._constant([[1.0]]), axis=1)
         line, rows = self._line(op, index, marked, width)
         length = int(op.arrays["lag"].max(initial=0)) + 1
         mix = np.concatenate([op.arrays["mix"], op.arrays["bias"][:, None]], 1)
-        if length <= 2 * taps:  # a row of zeros and weights for every channel is no larger than its taps
+        if length <= 2 * taps:  # dense rows are no larger than the taps
             dense = np.zeros((channels, length), np.float32)
             np.add.at(dense, (np.arange(channels)[:, None], rows), weight)
             delayed = self._node("MatMul", self._constant(dense), line)  # (o, width)
@@ -187,7 +187,7 @@ class _Graph:
         return self._node("Add", hidden, change, name=self._next(index, 1, width))
 
     def _rotate(self, op: Op, index: int, drive: str) -> str:
-        """Pairs of real and imaginary parts: h = decay h + drive, with each part and the other of its pair."""
+        """h = decay h + drive on pairs of real and imaginary parts; a gather swaps the two parts of a pair."""
         decay, width = op.arrays["decay"], self.program.widths[index + 1]
         turn, lift = np.repeat(decay[:, 0], 2), np.repeat(decay[:, 1], 2) * np.tile([-1, 1], len(decay))
         hidden = self._state(index, 1, width)
@@ -203,7 +203,7 @@ class _Graph:
         return self._node("LayerNormalization", x, *arrays, axis=-1, epsilon=float(op.numbers["eps"]))
 
     def _gelu(self, op: Op, index: int, x: str) -> str:
-        """x sigmoid(1.5957691 x + 0.0713548 x^3), which every runtime has the operators for."""
+        """x sigmoid(1.5957691 x + 0.0713548 x^3), whose operators every runtime has."""
         factor = 1.5957691216057308
         square = self._node("Mul", self._node("Mul", x, x), self._constant([[0.044715 * factor]]))
         argument = self._node("Mul", x, self._node("Add", square, self._constant([[factor]])))
@@ -215,10 +215,10 @@ class _Graph:
     def _add(self, op: Op, index: int, a: str, b: str) -> str:
         return self._node("Add", a, b)
 
-    # Readouts: over all steps so far.
+    # Readouts over all steps so far.
 
     def _mean(self, op: Op, index: int, x: str) -> str:
-        """Past MOST_STEPS, the past at half its weight: the counter must not run over."""
+        """From MOST_STEPS on, halves the total and the count, so that the counter does not overflow."""
         width, whole, part = self.program.widths[index + 1], np.int64, "_steps"
         total, steps = self._state(index, 1, width, dtype=np.float64), self._state(index, 1, dtype=whole, part=part)
         many = self._node("GreaterOrEqual", steps, self._constant([MOST_STEPS], whole))
@@ -233,7 +233,7 @@ class _Graph:
         return self._added(self._state(index, 1, self.program.widths[index + 1], dtype=np.float64), index, x)
 
     def _added(self, total: str, index: int, x: str) -> str:
-        """A total of double precision after x is added to it, in single precision."""
+        """Adds x to a total kept in double precision; returns it in single precision."""
         after = self._next(index, 1, self.program.widths[index + 1], dtype=np.float64)
         total = self._node("Add", total, self._node("Cast", x, to=_type(np.float64)), name=after)
         return self._node("Cast", total, to=_type(np.float32))

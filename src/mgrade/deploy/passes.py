@@ -1,4 +1,4 @@
-"""From a Program to a smaller one with the same outputs."""
+"""Passes that turn a Program into a smaller one with the same outputs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy.typing as npt
 
 from mgrade.deploy.program import Op, Program
 
-# Weights below this share of their channel's largest are rounding noise: the far tails of a tap.
+# Weights below this share of the largest in their channel are rounding noise: the far tails of a tap.
 NEGLIGIBLE = 1e-9
-# A narrow delay line may cost this share of a step's products more, at most.
+# A narrow delay line may add at most this share to a step's products.
 NARROW_COST = 0.25
 
 
 def optimise(program: Program) -> Program:
-    """All passes that leave the outputs as they are."""
+    """Applies all passes; outputs do not change."""
     return prune(narrow(trim(program)))
 
 
 def trim(program: Program) -> Program:
-    """Leaves out weights of nothing, so that delay lines end at the longest delay used; the smaller form of taps."""
+    """Drops negligible weights, so that delay lines end at the longest delay used; picks the smaller form of taps."""
     return _replaced(program, [_trimmed(op) if op.kind in ("taps", "filter") else op for op in program.ops])
 
 
@@ -40,7 +40,7 @@ def _trimmed(op: Op) -> Op:
 
 
 def _as_taps(op: Op, weight: npt.NDArray[Any], lag: npt.NDArray[Any], used: npt.NDArray[np.bool_]) -> Op:
-    """Only the used taps of each channel, in rising order of their lags; the rest is filled with weights of zero."""
+    """The used taps of each channel, by rising lag, padded with zero weights."""
     most = max(1, int(used.sum(1).max(initial=0)))
     order = np.argsort(np.where(used, lag.astype(np.int64), 1 << 20), axis=1, kind="stable")[:, :most]
     kept = np.take_along_axis(used, order, 1)
@@ -52,9 +52,9 @@ def _as_taps(op: Op, weight: npt.NDArray[Any], lag: npt.NDArray[Any], used: npt.
 
 
 def narrow(program: Program) -> Program:
-    """Lets a convolution of the encoded input delay the input itself, where that is narrower and not much slower.
+    """Lets a convolution of the encoded input delay the raw input instead, where that is narrower and not much slower.
 
-    An integer program stays as it is: there the encoded input is rounded, and its delays would no longer be equal.
+    Integer programs stay as they are: they round the encoded input, so delaying the raw input would change outputs.
     """
     if program.integer:
         return program
@@ -78,7 +78,7 @@ def narrow(program: Program) -> Program:
 
 
 def prune(program: Program) -> Program:
-    """Leaves out operations that nobody reads."""
+    """Removes operations whose value is never read."""
     needed = {len(program.ops)}
     for value in range(len(program.ops), 0, -1):
         if value in needed:

@@ -1,8 +1,8 @@
-"""`Program`: a streaming model without a framework: plain arrays and a list of operations, one step at a time.
+"""`Program`: a streaming model without a framework: plain arrays and a list of operations, run one step at a time.
 
-A step reads the input, value 0, and goes through the operations in order; operation i makes value i + 1, a vector, from
-earlier values and its own state. The last value is the output. States start at zero. What each operation computes, to
-the bit, is what `mgrade.deploy.interpreter` does.
+A step reads the input, which is value 0, and runs the operations in order. Operation i computes value i + 1, a vector,
+from earlier values and its own state. The last value is the output. States start at zero. `mgrade.deploy.interpreter`
+defines what each operation computes, to the bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 
 class StatePart(NamedTuple):
-    """Something an operation remembers: its name, shape and dtype."""
+    """One part of an operation's state: its name, shape and dtype."""
 
     name: str
     shape: tuple[int, ...]
@@ -30,7 +30,7 @@ class StatePart(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """How an integer program counts a channel: q stands for offset + q / 2**bits."""
+    """The unit of a channel in an integer program: q stands for offset + q / 2**bits."""
 
     offset: float
     bits: int
@@ -38,7 +38,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class Op:
-    """One operation: its kind, the values it reads, its arrays and numbers."""
+    """One operation: its kind, the values it reads, its arrays and its numbers."""
 
     kind: str
     args: tuple[int, ...]
@@ -46,25 +46,25 @@ class Op:
     numbers: Mapping[str, float] = field(default_factory=dict)
 
     def with_arrays(self, **arrays: Array) -> Op:
-        """The same with some arrays replaced."""
+        """A copy with some arrays replaced."""
         return dataclasses.replace(self, arrays={**self.arrays, **arrays})
 
 
 @dataclass(frozen=True)
 class Program:
-    """A streaming model: what it reads, its operations, and for integer programs the fraction bits of every value."""
+    """A streaming model: its inputs, its operations and, for integer programs, the fraction bits of every value."""
 
     inputs: int
-    """Channels of the input; with `tokens`, the size of the vocabulary."""
+    """Number of input channels; with `tokens`, the size of the vocabulary."""
     tokens: bool
     ops: tuple[Op, ...]
     precision: str = "float32"
     exponents: tuple[int, ...] = ()
-    """Integer programs: value q of value i stands for q / 2**exponents[i]."""
+    """Integer programs: a number q of value i stands for q / 2**exponents[i]."""
     input_units: tuple[Unit, ...] = ()
-    """Integer programs: of every channel of the input; without any, all have offset 0 and exponents[0]."""
+    """Integer programs: the unit of every input channel; if empty, all have offset 0 and exponents[0] bits."""
     output_units: tuple[Unit, ...] = ()
-    """The same of the output, and exponents[-1]."""
+    """The same for the output, with exponents[-1]."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", check(self))
@@ -72,16 +72,16 @@ class Program:
             raise ValueError(f"state must be at most {MAX_STATE} bytes, got {self.state_bytes}")
 
     widths: tuple[int, ...] = field(init=False, default=())
-    """Of every value; a token counts as one."""
+    """The width of every value; a token has width 1."""
 
     @property
     def outputs(self) -> int:
-        """Channels of the output."""
+        """Number of output channels."""
         return self.widths[-1]
 
     @property
     def integer(self) -> bool:
-        """Whether values are whole numbers."""
+        """Whether values are integers."""
         return self.precision != "float32"
 
     @property
@@ -101,7 +101,7 @@ class Program:
         return "int32" if self.integer and self.pooled else self.precision
 
     def state(self, index: int) -> tuple[StatePart, ...]:
-        """What operation `index` remembers."""
+        """The parts of the state of operation `index`."""
         op = self.ops[index]
         kept = self.precision
         width = self.widths[index + 1]
@@ -128,23 +128,23 @@ class Program:
 
     @property
     def lag_dtype(self) -> str:
-        """What holds every delay in C: a byte, or two where one of them needs it."""
+        """The dtype of delays in C: one byte, or two if any delay of the program needs them."""
         longest = max((int(op.arrays["lag"].max(initial=0)) for op in self.ops if "lag" in op.arrays), default=0)
         return "uint8" if longest < 256 else LAG
 
     def in_c(self, name: str, array: Array) -> Array:
-        """An array of that name as C holds it."""
+        """The array called `name` as C stores it."""
         return array.astype(self.lag_dtype) if name == "lag" else array
 
     @property
     def parameter_bytes(self) -> int:
-        """Of all arrays in C; equal ones are kept once."""
+        """Bytes of all arrays in C, where equal arrays are stored once."""
         arrays = (self.in_c(*item) for op in self.ops for item in op.arrays.items())
         return sum(len(data) for _, data in {(str(array.dtype), array.tobytes()) for array in arrays})
 
     @property
     def state_bytes(self) -> int:
-        """Of everything remembered between steps, for one stream; without the positions in delay lines."""
+        """Bytes of state of one stream, without the positions in its delay lines."""
         return sum(
             int(np.prod(part.shape)) * np.dtype(part.dtype).itemsize
             for index in range(len(self.ops))
@@ -153,5 +153,5 @@ class Program:
 
     @property
     def bytes(self) -> int:
-        """Parameters and the state of one stream."""
+        """Bytes of parameters and of the state of one stream."""
         return self.parameter_bytes + self.state_bytes

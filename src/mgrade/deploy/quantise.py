@@ -1,7 +1,7 @@
-"""From a float Program to one of whole numbers: int8 weights per output channel, int16 or int8 activations.
+"""From a float Program to an integer one: int8 weights per output channel, int16 or int8 activations.
 
-Scales of activations are powers of two, found by running the program over data. Those of weights, one per output
-channel, have five digits and an exponent: a byte each, and one shift for all.
+Scales of activations are powers of two, found by running the program over data. Scales of weights, one per output
+channel, have five binary digits and an exponent: one byte each, and one shift for all.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from mgrade.deploy.units import Channel, input_frame, output_frame, seen
 from mgrade.footprint.measure import MAX_INTEGER_TERMS
 
 Array = npt.NDArray[Any]
-# Operations whose result has the scale of an argument: of which.
+# Operations whose result has the scale of an argument, and the index of that argument.
 KEEPS_SCALE = {"gelu": 0, "glu": 0, "gated": 1, "mean": 0, "sum": 0}
 STATES = (16, 32)
-# Of values whose size was measured: units may be small or large, millionths or millions.
+# Fraction bits of measured values: units may be as small as millionths or as large as millions.
 LEAST_EXPONENT, MOST_EXPONENT = -20, 30
-# Biases up to this size count: in units of the sum they are added to.
+# The largest bias, in units of the sum that it is added to.
 MOST_BIAS = 1 << 30
 
 
 @dataclasses.dataclass(frozen=True)
 class Ranges:
-    """The largest size that every value, and the state of every rotation, has reached; and what went in and out."""
+    """The largest magnitudes of values and of rotations' states, and the channels of inputs and outputs."""
 
     values: tuple[float, ...]
     rotations: dict[int, float]
     inputs: tuple[Channel, ...] = ()
     outputs: tuple[Channel, ...] = ()
-    """Without any, all channels are alike."""
+    """If empty, all channels share one scale."""
 
 
 def calibrate(program: Program, sequences: Iterable[Array]) -> Ranges:
-    """Runs a float program over sequences (streams, time, inputs) or token ids (streams, time)."""
+    """Measures ranges: runs a float program over sequences (streams, time, inputs) or token ids (streams, time)."""
     if program.integer:
         raise ValueError(f"precision must be float32 to calibrate, got {program.precision}")
     largest = [0.0] * (len(program.ops) + 1)
@@ -55,7 +55,7 @@ def calibrate(program: Program, sequences: Iterable[Array]) -> Ranges:
         interpreter = Interpreter(program, len(x))
         for t in range(x.shape[1]):
             for value, y in enumerate(interpreter.values(x[:, t])):
-                largest[value] = float(np.maximum(largest[value], np.abs(y).max(initial=0)))  # what is no number stays
+                largest[value] = float(np.maximum(largest[value], np.abs(y).max(initial=0)))  # NaN propagates
             outputs.append(y)
             for index in rotations:
                 hidden = interpreter.state[index]["hidden"]
@@ -64,16 +64,16 @@ def calibrate(program: Program, sequences: Iterable[Array]) -> Ranges:
     if not steps:
         raise ValueError("sequences must hold at least one step to calibrate on, got none")
     if not all(math.isfinite(size) for size in (*largest, *rotations.values())):
-        raise ValueError("sequences lead to values that are not finite")
+        raise ValueError("sequences give values that are not finite")
     return Ranges(tuple(largest), rotations, () if program.tokens else seen(sequences), seen(outputs))
 
 
 def quantise(
     program: Program, ranges: Ranges, *, precision: str = "int16", state_bits: int = 32, apart: bool = False
 ) -> Program:
-    """The integer program. `state_bits`: of the recurrent state, 16 or 32, between steps.
+    """Returns the integer program. `state_bits`: bits of the recurrent state between steps, 16 or 32.
 
-    apart: outputs are values in units of their own, and not scores, which are compared.
+    apart: outputs are values with units of their own, not scores that are compared with each other.
     """
     if program.integer:
         raise ValueError(f"precision must be float32 to quantise, got {program.precision}")
@@ -110,7 +110,7 @@ def quantise(
 
 
 def _exponents(program: Program, ranges: Ranges, precision: str) -> list[int]:
-    """Fraction bits of every value: as many as its range leaves, and its readers take."""
+    """Fraction bits of every value: as many as its range leaves and its readers allow."""
     most = [MOST_EXPONENT] * (len(program.ops) + 1)
     while True:
         exponents = _within(program, ranges, BITS[precision], most)
@@ -122,14 +122,14 @@ def _exponents(program: Program, ranges: Ranges, precision: str) -> list[int]:
             elif op.kind == "norm":
                 unit = op.numbers["eps"] * op.arrays["scale"].shape[0] ** 3
                 too_fine |= _over(exponents, op.args, math.floor(math.log2(MOST_EPSILON / unit) / 2))
-        if not too_fine or min(exponents) < LEAST_EXPONENT - 15:  # which no program has
+        if not too_fine or min(exponents) < LEAST_EXPONENT - 15:  # never reached in practice: it only ends the loop
             return exponents
         for value, limit in too_fine.items():
             most[_origin(program, value)] = limit
 
 
 def _within(program: Program, ranges: Ranges, bits: int, most: list[int]) -> list[int]:
-    """The same for limits that are known."""
+    """The same, given the most fraction bits of every value."""
     exponents = [0 if program.tokens else min(_fitting(ranges.values[0], bits), most[0])]
     gates = {op.args[0] if op.kind == "gated" else op.args[1] for op in program.ops if op.kind in ("gated", "glu")}
     for index, op in enumerate(program.ops):
@@ -146,14 +146,14 @@ def _over(exponents: list[int], values: Iterable[int], limit: int) -> dict[int, 
 
 
 def _origin(program: Program, value: int) -> int:
-    """Where the scale of a value comes from."""
+    """The value that a value's scale comes from."""
     while value and (op := program.ops[value - 1]).kind in KEEPS_SCALE:
         value = op.args[KEEPS_SCALE[op.kind]]
     return value
 
 
 def _finest(op: Op, exponents: list[int], ranges: Ranges, bits: int) -> int:
-    """The most fraction bits that a sum over int8 weights can give meaning to."""
+    """The most fraction bits that are meaningful for a sum over int8 weights."""
     arrays = op.arrays
     if op.kind == "embed":
         unit = np.abs(arrays["table"]).max(initial=0) / 127 * 2.0**-TABLE_BITS
@@ -178,8 +178,8 @@ def _finest(op: Op, exponents: list[int], ranges: Ranges, bits: int) -> int:
 
 
 def _one(size: float, exponent: int, bits: int) -> int:
-    """What the bias of a delayed input weighs: an input of about the largest size, so that the bias and the weights of
-    inputs are of one size as well."""
+    """The constant input of the bias of `taps_input`: about as large as the largest input, so that the bias and the
+    weights of inputs have similar sizes."""
     return 1 << max(0, min(bits - 2, math.floor(math.log2(max(size * 2.0**exponent, 1.0)))))
 
 
@@ -191,7 +191,7 @@ def _fitting(size: float, bits: int) -> int:
 
 
 def _multiplier(real: Array) -> tuple[Array, int]:
-    """real = multiplier / 2**down, with 15 bits and one shift for all."""
+    """Multipliers of 15 bits with one shift for all: real = multiplier / 2**down."""
     size = float(np.max(real, initial=2.0**-60))
     down = min(MOST_SHIFT, math.floor(math.log2(32767 / size)))
     if down < LEAST_SHIFT:
@@ -200,7 +200,7 @@ def _multiplier(real: Array) -> tuple[Array, int]:
 
 
 class _Rows(NamedTuple):
-    """A matrix of int8 with one scale per row: a byte each, and `fraction` bits for all."""
+    """An int8 matrix with one scale per row: a byte for each row, and `fraction` bits for all."""
 
     q: Array
     byte: Array
@@ -212,10 +212,10 @@ class _Rows(NamedTuple):
 
 
 def _rows(weight: Array, floor: Array | float = 0.0, most: int = 60) -> _Rows:
-    """Rows are those of the first axis; scales are at least `floor`, and have at most `most` fraction bits.
+    """Quantises rows, along the first axis; scales are at least `floor` and have at most `most` fraction bits.
 
-    Of the scales from the least one that will do to twice that, a row has the one with the least error: so rows that
-    are on such a grid already stay there (`train.rounding`).
+    Each row gets the scale with the least error, from the smallest sufficient one to twice that. Rows that lie on such
+    a grid already stay there (`train.rounding`).
     """
     weight = weight.astype(np.float64)
     needed = np.maximum(np.abs(weight).max(1) / 127, floor)
@@ -239,13 +239,13 @@ def _rows(weight: Array, floor: Array | float = 0.0, most: int = 60) -> _Rows:
 
 
 class _Quantiser:
-    """One operation after the other; the scales of values are known."""
+    """Quantises one operation after another, given the scales of values."""
 
     def __init__(self, exponents: list[int], ranges: Ranges, bits: int, state_bits: int):
         self.exponents, self.ranges, self.bits, self.state_bits = exponents, ranges, bits, state_bits
 
     def _rounded(self, index: int, weight: Array, source: int, floor: Array | float = 0.0) -> tuple[_Rows, int]:
-        """A matrix, and the shift from sums over values with `source` fraction bits to the scale of the result."""
+        """The quantised matrix, and the shift from sums of values with `source` fraction bits to the result's scale."""
         shift = self.exponents[index + 1] - source
         rows = _rows(weight, floor, MOST_SHIFT + FACTOR_BITS + shift)
         if (down := rows.fraction - FACTOR_BITS - shift) < LEAST_SHIFT:
@@ -258,7 +258,7 @@ class _Quantiser:
     def _linear(self, op: Op, index: int) -> Op:
         source, terms = self.exponents[op.args[0]], op.arrays["weight"].shape[1]
         if terms > MAX_INTEGER_TERMS:
-            raise ValueError(f"whole numbers take at most {MAX_INTEGER_TERMS} inputs, got {terms}: take float32")
+            raise ValueError(f"an integer sum takes at most {MAX_INTEGER_TERMS} inputs, got {terms}: use float32")
         bias = op.arrays["bias"].astype(np.float64)
         room = min((1 << 31) - 1 - 127 * 32768 * terms, MOST_BIAS)
         floor = np.abs(bias) * 2.0**source / max(room - 1, 1)
@@ -297,7 +297,7 @@ class _Quantiser:
         real, bias = one * 2.0**-source, op.arrays["bias"] * (2.0**source / one)
         weight = _rows(op.arrays["weight"])
         reach = max(self.ranges.values[op.args[0]], real) * np.abs(op.arrays["weight"]).astype(np.float64).sum(1)
-        least = 4.01 * weight.scale * 2.0**-source  # a delayed input is no finer than the sum it is
+        least = 4.01 * weight.scale * 2.0**-source  # a delayed input is no finer than the sum it comes from
         unit = np.maximum(reach / ((1 << (self.bits - 1)) - 1), least)
         multiplier, down = _multiplier(weight.scale * 2.0**-source / unit)
         mix = _rows(op.arrays["mix"], np.abs(bias) / 127)
@@ -340,7 +340,7 @@ class _Quantiser:
 
 
 def _words(gain: Array, most: int = 62) -> tuple[Array, int]:
-    """int16 with one shift: gain = q / 2**shift."""
+    """int16 numbers with one shift: gain = q / 2**shift."""
     size = max(float(np.abs(gain).max(initial=0)), 1e-12)
     at = max(1, min(most, math.floor(math.log2(32767 / size))))
     return np.clip(np.rint(gain * 2.0**at), -32767, 32767).astype(np.int16), at

@@ -1,4 +1,4 @@
-"""Samples from the lines of a CSV file, as a model reads them: one per line, or a whole step."""
+"""Samples from the lines of a CSV file, in the shape that a model reads."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ WRITE_POINTS = ": decimal commas are not read, write points"
 
 
 def read_samples(path: Path, config: ModelConfig, known: About | None = None) -> Array:
-    """A CSV file of samples, one per line: (time, inputs), or token ids (time)."""
+    """Reads a CSV file of samples as (time, inputs), or token ids (time)."""
     try:
         with open(path, encoding="utf-8") as file:
             rows = list(parse_samples(file, config.inputs, config.tokens, str(path), known))
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     if not rows:
-        raise ValueError(f"{path}: holds no sample")
+        raise ValueError(f"{path}: has no samples")
     return np.stack(rows)
 
 
 def parse_samples(
     lines: Iterable[str], inputs: int, tokens: bool, where: str, known: About | None = None
 ) -> Iterator[Array]:
-    """The inputs of one step after the other, as they come: a sample a line, or the whole frame that a step takes.
+    """Yields the inputs of each step as lines arrive. A line holds one sample, or the whole frame of a step.
 
-    Commas, semicolons or tabs stand between columns. A first line of names is passed over, or where the channels are
-    `known` by these names, says which columns are read; empty lines are passed over as well.
+    Columns are separated by commas, semicolons or tabs. A first line of names selects the columns to read if it names
+    the `known` channels; otherwise it is skipped, as are empty lines.
     """
     known = known or About()
     widths = (1, 1) if tokens else (inputs // known.frame, inputs)
@@ -56,7 +56,7 @@ def parse_samples(
 def _rows(
     lines: Iterable[str], channels: tuple[str, ...], widths: tuple[int, int], where: str
 ) -> Iterator[tuple[list[str], str]]:
-    """The fields of every line, and where it is; `widths`: columns of a sample, and of a step."""
+    """Yields the fields and the place of every line; `widths`: columns of a sample, and of a step."""
     separator, chosen, columns, begins = "", None, 0, True
     try:
         for number, line in enumerate(lines, 1):
@@ -66,7 +66,7 @@ def _rows(
                 continue
             separator = separator or separator_of(line, channels)
             fields = [field.strip() for field in next(csv.reader([line.lstrip("\ufeff")], delimiter=separator))]
-            names = [field[:LONGEST] for field in fields]  # as `known` has them
+            names = [field[:LONGEST] for field in fields]  # cut as in `About`
             first, begins = begins, False
             if first and (_are_named(channels, names) or all(as_number(field) is None for field in fields)):
                 chosen, columns = _places(names, channels, f"{where}, line {number}"), len(fields)
@@ -88,24 +88,26 @@ def _rows(
 
 
 def _are_named(channels: tuple[str, ...], fields: list[str]) -> bool:
-    """Whether a line has the names of all channels, which may look like numbers."""
+    """Whether a line names all channels; names may look like numbers."""
     return bool(channels) and set(channels) <= set(fields)
 
 
 def told_separator(line: str) -> str:
-    """What a line like `sep=;` says, which Excel writes before all others; nothing if it is no such line."""
+    """The separator that a line such as `sep=;` declares, which Excel writes first; empty for any other line."""
     told = re.fullmatch(r'"?sep=(.)"?', line.strip("\ufeff\r\n "), re.IGNORECASE)
     return told[1] if told else ""
 
 
 def separator_of(line: str, names: Iterable[str] = ()) -> str:
-    """What stands between the columns of a CSV file: the sign that makes of its first line one with all `names`, or
-    else most columns; of equals, a comma goes before a semicolon and a tab."""
+    """The separator of a CSV file, judged by its first line: the one that yields all `names`, or else the most columns.
+
+    In a tie, a comma wins over a semicolon, and a semicolon over a tab.
+    """
 
     def fitness(sign: str) -> tuple[bool, int]:
         try:
             fields = next(csv.reader([line], delimiter=sign), [])
-        except csv.Error:  # as where the whole line would be one field, and too long
+        except csv.Error:  # e.g. the whole line as one field, which is too long
             return False, 0
         return set(names) <= {field.strip("\ufeff\r\n \t") for field in fields}, len(fields)
 
@@ -113,7 +115,7 @@ def separator_of(line: str, names: Iterable[str] = ()) -> str:
 
 
 def _places(names: list[str], channels: tuple[str, ...], where: str) -> list[int] | None:
-    """Which columns the channels are in; None where columns have names that say nothing of them."""
+    """The columns of the channels; None if the header names none of them."""
     if not set(channels) & set(names):
         return None
     for name in channels:
@@ -144,7 +146,7 @@ def _sample(fields: list[str], width: int, inputs: int, tokens: bool, where: str
 
 
 def as_number(field: str) -> float | None:
-    """The number that a field holds; None if it holds none."""
+    """The number in a field; None if it is not a number."""
     try:
         return None if "_" in field else float(field)
     except ValueError:
@@ -152,5 +154,5 @@ def as_number(field: str) -> float | None:
 
 
 def has_decimal_comma(field: str) -> bool:
-    """Whether a field is a number written with a comma for a point."""
+    """Whether a field is a number with a decimal comma."""
     return re.fullmatch(r"[+-]?\d+,\d+", field) is not None

@@ -1,4 +1,4 @@
-"""What an export is made from: a finished run or a saved model, and the data that its ranges are found on."""
+"""The source of an export: a finished run or a saved model, and the data to calibrate on."""
 
 from __future__ import annotations
 
@@ -33,39 +33,39 @@ from mgrade.train.processes import Processes
 
 Array = npt.NDArray[Any]
 Sequence = tuple[Array, int | None]
-"""Inputs (time, inputs) or token ids (time), and the class they belong to, if they belong to one."""
-# Sequences that ranges are found on, and the most steps taken of each.
+"""Inputs (time, inputs) or token ids (time), and their class, if they have one."""
+# Number of sequences to calibrate on, and the most steps of each.
 SEQUENCES, STEPS = 64, 2000
-# What a saved estimator has beside its model, besides what it says about itself.
+# Files of a saved estimator beside its model and `about.json`.
 ESTIMATOR, SAMPLE = "estimator.json", "sample.safetensors"
 ESTIMATOR_FORMAT, ESTIMATOR_VERSION = "mgrade-estimator", 1
 
 
 @dataclass(frozen=True)
 class Source:
-    """A trained model, and where it was trained, the task and the seed."""
+    """A trained model and, where they are known, its task, seed and run."""
 
     name: str
-    """As C takes it."""
+    """A valid C identifier."""
     model: Model
     task: Task | None = None
     seed: int = 0
     known: About | None = None
-    """What inputs and outputs are called, where that is known."""
+    """Names of inputs and outputs, where they are known."""
     run: Path | None = None
-    """Where a finished run lies."""
+    """The folder of the finished run."""
     precision: str = "float32"
-    """Of exports where none is asked for: an estimator's own."""
+    """The default precision of exports; for an estimator, its own."""
     sample: tuple[Array, ...] = ()
-    """Of an estimator: series (time, inputs) that were kept to find ranges on."""
+    """For an estimator: the series (time, inputs) that it kept to calibrate on."""
 
     @property
     def apart(self) -> bool:
-        """Whether outputs are values in units of their own: of what is not known, they are scores."""
+        """Whether outputs are values with units of their own. If nothing is known, they are taken for scores."""
         return self.known is not None and not self.known.classes
 
     def calibration(self, path: Path | None = None) -> list[Array]:
-        """Sequences (streams, time, inputs) or (streams, time): from a CSV file, the sample, or the training set."""
+        """Sequences (streams, time, inputs) or (streams, time) from a CSV file, the kept sample or the training set."""
         if path is not None:
             return [read_samples(path, self.model.config, self.known)[None]]
         if self.sample:
@@ -77,14 +77,14 @@ class Source:
         return [x[:, :STEPS] for x in reader.seen]
 
     def judge(self, program: Program, examples: int | None = None) -> dict[str, float]:
-        """The task's figures on its test set (or the first examples of it), streamed through `program`."""
+        """The task's figures on its test set, or its first `examples`, streamed through `program`."""
         task, test = self._test()
         chosen = tuple(tensor[:examples] for tensor in test)
         streamed: Any = Streamed(program, self.model.config)
         return evaluate(streamed, task, chosen, 256, Processes())
 
     def test_sequences(self, count: int) -> list[Sequence]:
-        """`count` sequences of the test set, evenly spread over it."""
+        """`count` sequences, evenly spread over the test set."""
         task, test = self._test()
         chosen = np.unique(np.linspace(0, len(test[0]) - 1, count).round().astype(int))
         batch = tuple(tensor[torch.from_numpy(chosen)] for tensor in test)
@@ -111,7 +111,7 @@ class Source:
 
 
 class _Inputs:
-    """Stands in for a model and keeps what it is given; padding, which is zero, does no harm."""
+    """Stands in for a model and records its inputs. They may contain padding: zeros, which are harmless."""
 
     training = False
 
@@ -125,7 +125,7 @@ class _Inputs:
 
 
 def open_source(folder: str | Path) -> Source:
-    """The run or the saved model in `folder`."""
+    """Opens the run or the saved model in `folder`."""
     folder = Path(folder)
     if (folder / "recipe.json").is_file():
         recipe, seed, model = open_run(folder)
@@ -136,7 +136,9 @@ def open_source(folder: str | Path) -> Source:
             parameters = read_estimator(folder).get("parameters")
             precision = parameters.get("precision", "float32") if isinstance(parameters, dict) else "float32"
             sample = _framed(read_sample(folder / SAMPLE), model.config.inputs, folder / SAMPLE)
-            named = folder.absolute().parent.name if name == "model" else name  # `mgrade fit` calls all of them so
+            named = (
+                folder.absolute().parent.name if name == "model" else name
+            )  # which `mgrade fit` uses for every model
             known = read_about(folder, model.config)
             return Source(as_name(named), model, known=known, sample=sample, precision=precision)
         return Source(as_name(name), model)
@@ -147,7 +149,7 @@ def open_source(folder: str | Path) -> Source:
 
 
 def read_estimator(folder: Path) -> dict[str, Any]:
-    """`estimator.json` of a saved estimator; what is left of an interrupted save, or was altered since, is refused."""
+    """Reads `estimator.json` of a saved estimator; refuses an interrupted save and files altered since."""
     path = folder / ESTIMATOR
     description = read_description(path, ESTIMATOR_FORMAT, ESTIMATOR_VERSION)
     if description.get("weights_sha256") != read_description(folder / DESCRIPTION, FORMAT, VERSION).get("sha256"):
@@ -186,14 +188,14 @@ def _framed(series: list[Array], inputs: int, path: Path) -> tuple[Array, ...]:
 
 
 def together(sample: Iterable[Array]) -> npt.NDArray[np.float32]:
-    """Series as (series, longest, channels): shorter ones begin again, so that every value is one that occurs."""
+    """Stacks series into (series, longest, channels). Shorter ones repeat, so that no value is made up."""
     series = list(sample)
     longest = max(len(one) for one in series)
     return np.stack([np.resize(one, (longest, one.shape[1])) for one in series]).astype(np.float32)
 
 
 def as_name(text: str) -> str:
-    """`text` as a name that `check_name` takes."""
+    """`text` turned into a name that `check_name` accepts."""
     name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
     for candidate in (name[:40], f"model_{name}"[:40].rstrip("_")):
         with contextlib.suppress(ValueError):

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 PRECISIONS = ("float32", "int16", "int8")
-"""Of activations: float32 throughout, or integers, whose weights are int8 either way."""
+"""Of activations: float32 throughout, or integers, with int8 weights in both cases."""
 BITS = {"int16": 16, "int8": 8}
 
 
 class Spec(NamedTuple):
-    """What an operation needs. Letters stand for sizes: the same letter, the same size."""
+    """What an operation needs. Letters stand for sizes; the same letter means the same size."""
 
     args: tuple[str, ...]
     result: str
     arrays: dict[str, str]
-    """Shape of each, one letter per axis."""
+    """The shape of each array, one letter per axis."""
     numbers: tuple[str, ...] = ()
     integer: dict[str, str] = {}  # noqa: RUF012
-    """Further arrays of an integer program."""
+    """Additional arrays of an integer program."""
     integer_numbers: tuple[str, ...] = ()
 
 
@@ -52,7 +52,7 @@ SPECS = {
     "mean": Spec(("o",), "o", {}),
     "sum": Spec(("o",), "o", {}),
 }
-# Arrays of whole numbers in float programs too, and what integer programs hold.
+# Delays are integers in float programs too; the rest are the dtypes of integer programs.
 LAG = "uint16"
 INTEGER_DTYPES = {
     "weight": "int8",
@@ -65,7 +65,7 @@ INTEGER_DTYPES = {
     "shift": "int16",
     "decay": "int32",
 }
-# Where an operation holds something else under a name.
+# Exceptions: a name that has another dtype in one kind of operation.
 SPECIAL_DTYPES = {
     ("scale", "weight"): "int16",
     ("taps_input", "bias"): "int8",

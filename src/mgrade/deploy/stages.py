@@ -1,4 +1,4 @@
-"""What every stage from a trained model to an int8 program keeps of its accuracy, and what it saves in bytes."""
+"""The accuracy and the bytes of a model after every stage, from the trained model to an int8 program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mgrade.deploy.source import Source, open_source
 
 @dataclass(frozen=True)
 class Stage:
-    """One form of the model: its figures on the test set, and its bytes."""
+    """One form of the model: its figures on the test set and its bytes."""
 
     name: str
     figures: dict[str, float]
@@ -34,7 +34,7 @@ class Stage:
 
 
 def forms(source: Source) -> Iterator[tuple[str, Program]]:
-    """The program after each pass, down to the int8 program that an export takes."""
+    """The program after each pass, down to the int8 program that is exported."""
     model = source.model.eval()
     yield "as a program, step by step", from_model(model)
     snapped = from_model(model, snap=True)
@@ -45,7 +45,7 @@ def forms(source: Source) -> Iterator[tuple[str, Program]]:
 
 
 def others(source: Source) -> Iterator[tuple[str, Program]]:
-    """Further forms: what do taps cost as they are, and which precision do states and activations need?"""
+    """Further forms, which show the cost of unsnapped taps and the precision that states and activations need."""
     exact = optimise(from_model(source.model.eval()))
     yield "int8 without snapping taps", quantise(exact, calibrate(exact, source.calibration()), apart=source.apart)
     small = optimise(from_model(source.model.eval(), snap=True))
@@ -56,12 +56,12 @@ def others(source: Source) -> Iterator[tuple[str, Program]]:
 
 
 def judged(source: Source, name: str, program: Program, examples: int | None = None) -> Stage:
-    """A form of the model on the task's test set."""
+    """Evaluates a form of the model on the task's test set."""
     return Stage(name, source.judge(program, examples), program.parameter_bytes, program.state_bytes)
 
 
 def tensors(source: Source, examples: int | None = None) -> list[dict[str, Any]]:
-    """What rounding one matrix at a time to int8 costs, dearest first: the figures with all others exact."""
+    """The cost of rounding one matrix to int8 while all others stay exact: figures per matrix, worst first."""
     program = optimise(from_model(source.model.eval(), snap=True))
     found = []
     for index, op in enumerate(program.ops):
@@ -83,7 +83,7 @@ def tensors(source: Source, examples: int | None = None) -> list[dict[str, Any]]
 def stage_report(
     run: Path, *, examples: int | None = None, with_tensors: bool = False, chip: str | None = None
 ) -> dict[str, Any]:
-    """All stages of a finished run, as a result file holds them."""
+    """All stages of a finished run, as stored in a result file."""
     if examples is not None and examples < 1:
         raise ValueError(f"examples must be at least 1, got {examples}")
     source = open_source(run)
@@ -104,7 +104,7 @@ def stage_report(
 
 
 def _on_chip(source: Source, chip: str, precision: str) -> dict[str, Any]:
-    """The export that most would take, on an emulated chip."""
+    """The default export, run on an emulated chip."""
     program = build(source, Choices(precision=precision, snap=True))
     with tempfile.TemporaryDirectory(prefix="mgrade-") as folder:
         write_export(program, source.name, "c", Path(folder))

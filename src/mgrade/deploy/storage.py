@@ -17,12 +17,12 @@ FORMAT, VERSION = "mgrade-program", 4
 
 
 def save_program(program: Program, path: str | Path) -> None:
-    """Writes `program` to one file, all or nothing."""
+    """Writes `program` to one file, atomically."""
     replace(Path(path), program_bytes(program))
 
 
 def program_bytes(program: Program) -> bytes:
-    """The file of a program: the same bytes whenever it is the same program."""
+    """The contents of a program's file: equal programs give equal bytes."""
     arrays = {
         f"{i}.{name}": np.ascontiguousarray(a) for i, op in enumerate(program.ops) for name, a in op.arrays.items()
     }
@@ -40,7 +40,7 @@ def program_bytes(program: Program) -> bytes:
 
 
 def _in_order(data: bytes) -> bytes:
-    """The same file with a sorted header, so that a program is always the same bytes: safetensors leaves that open."""
+    """The same file with a sorted header, whose order safetensors leaves open: equal programs give equal bytes."""
     end = 8 + int.from_bytes(data[:8], "little")
     header = json.dumps(json.loads(data[8:end]), sort_keys=True, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
@@ -48,7 +48,7 @@ def _in_order(data: bytes) -> bytes:
 
 
 def load_program(path: str | Path) -> Program:
-    """The program in a file; one that is damaged, altered or of another version is refused with a ValueError."""
+    """Reads a program; a file that is damaged, altered or of another version raises a ValueError."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -61,7 +61,7 @@ def load_program(path: str | Path) -> Program:
 
 
 def parse_program(data: bytes) -> Program:
-    """The program that the bytes of a file hold."""
+    """Reads a program from the bytes of its file."""
     try:
         arrays = dict(safetensors.numpy.load(data))
         length = int.from_bytes(data[:8], "little")
@@ -79,7 +79,7 @@ def parse_program(data: bytes) -> Program:
     _check_description(description)
     own: list[dict[str, Any]] = [{} for _ in description["ops"]]
     places = {str(index): place for index, place in enumerate(own)}
-    for full, array in sorted(arrays.items()):  # which come in any order
+    for full, array in sorted(arrays.items()):  # safetensors returns them in any order
         index, dot, name = full.partition(".")
         if not dot or index not in places:
             raise ValueError(f"array {full!r:.80} belongs to no operation")

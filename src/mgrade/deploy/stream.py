@@ -1,4 +1,4 @@
-"""Streams samples through an export, as they come: CSV lines in, CSV lines out, or a WAV file."""
+"""Streams samples through an export as they arrive, from CSV lines or a WAV file."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Array = npt.NDArray[Any]
 
 
 class Stream(Protocol):
-    """What takes one sample after the other."""
+    """Something that takes one sample after another."""
 
     def step(self, x: npt.ArrayLike) -> Array:
         """One sample -> outputs."""
 
     def reset(self) -> None:
-        """The stream begins anew."""
+        """Restarts the stream."""
 
 
 class _Interpreted:
-    """The interpreter, for one stream: where there is no C compiler."""
+    """The interpreter for one stream, used where there is no C compiler."""
 
     def __init__(self, program: Program):
         self._interpreter = Interpreter(program)
@@ -40,7 +40,7 @@ class _Interpreted:
         return self._interpreter.step(np.asarray(x)[None])[0]
 
     def reset(self) -> None:
-        """The stream begins anew."""
+        """Restarts the stream."""
         self._interpreter.reset()
 
 
@@ -50,7 +50,7 @@ def open_stream(program: Program) -> Stream:
 
 
 def stream(program: Program, samples: Iterable[Array], known: About | None = None) -> Iterator[Array]:
-    """Real outputs, one set per sample, as soon as it is there; begun anew after every window that is `known`."""
+    """Real outputs, one set per sample, as samples arrive; restarts after every window, if one is `known`."""
     running = open_stream(program)
     window = None if known is None or known.window is None else known.window // known.frame
     for count, sample in enumerate(samples):
@@ -60,14 +60,14 @@ def stream(program: Program, samples: Iterable[Array], known: About | None = Non
 
 
 def csv_samples(program: Program, lines: Iterable[str], where: str, known: About | None = None) -> Iterator[Array]:
-    """The inputs of every step from the lines of a CSV file."""
+    """The inputs of every step, from the lines of a CSV file."""
     return parse_samples(lines, program.inputs, program.tokens, where, known)
 
 
 def wav_samples(program: Program, path: Path, known: About | None = None) -> Iterator[Array]:
-    """Frames of as many samples as the program has inputs, from a 16-bit mono WAV file; an incomplete end is left.
+    """Frames of a 16-bit mono WAV file, with as many samples as the program has inputs; an incomplete frame is dropped.
 
-    Sound is made as loud as the model learned it, where that is `known`, and must have its rate.
+    If the gain and rate of the training data are `known`, sound is scaled by that gain and must have that rate.
     """
     return iter(_frames(program, path, known))
 

@@ -1,4 +1,7 @@
-"""Units of inputs and outputs: channels lie where they lie and are as wide as they are; whole numbers are not."""
+"""Units of inputs and outputs of integer programs: an offset and a scale per channel.
+
+Channels that are far from zero or differ in range get units of their own, so that integers represent all of them well.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,17 @@ from mgrade.deploy.check import LEAST_BITS, MOST_BITS
 from mgrade.deploy.program import Op, Program, Unit
 
 Array = npt.NDArray[Any]
-# Channels whose widths differ by less than this share one scale.
+# Channels whose widths differ by no more than this factor share one scale.
 UNEQUAL = 8.0
-# A channel is counted from its middle where that saves two bits or more.
+# A channel is measured from its middle where that saves two bits or more.
 FAR = 4.0
-# With 16 bits, a channel that is counted from its middle has room for so many times what was seen of it, as a pressure
-# or a temperature may drift; and not for more than it takes to reach zero.
+# With 16 bits, a channel measured from its middle has room for this multiple of its calibrated range, since pressures
+# and temperatures drift; but for no more than it takes to reach zero.
 DRIFT = 4.0
 
 
 class Channel(NamedTuple):
-    """What a channel was seen to be: its ends, and its standard deviation."""
+    """Statistics of a channel: its range and its standard deviation."""
 
     low: float
     high: float
@@ -32,28 +35,28 @@ class Channel(NamedTuple):
 
 
 def seen(sequences: Iterable[Array]) -> tuple[Channel, ...]:
-    """Every channel of sequences (…, channels)."""
+    """Statistics of every channel of sequences (…, channels)."""
     every = np.concatenate([np.asarray(one, np.float64).reshape(-1, np.shape(one)[-1]) for one in sequences])
     parts = (every.min(0), every.max(0), every.std(0))
     return tuple(Channel(*map(float, facts)) for facts in zip(*parts, strict=True))
 
 
 class Frame(NamedTuple):
-    """Channels x as u = (x - offset) 2**shift, all of about one width, and how large u becomes."""
+    """A change of units u = (x - offset) 2**shift that makes channels similarly wide, and the largest u."""
 
     offset: Array
     shift: Array
     largest: float
 
     def units(self, exponent: int) -> tuple[Unit, ...]:
-        """With so many fraction bits of u."""
+        """The units of the channels if u has `exponent` fraction bits."""
         return tuple(Unit(float(at), int(by) + exponent) for at, by in zip(self.offset, self.shift, strict=True))
 
 
 def frame(channels: Sequence[Channel], bits: int, exponents: tuple[int, int], by_size: bool) -> Frame | None:
-    """How to count channels in `bits` bits, with fraction bits between two `exponents`; None: as they are.
+    """The frame of channels in `bits` bits, with fraction bits within `exponents`; None if they need no change.
 
-    They are brought to one size, or to one deviation: then weights of eight bits serve them all.
+    Channels are scaled to equal size, or to equal deviation, so that 8-bit weights serve all of them.
     """
     if not channels:
         return None
@@ -73,14 +76,14 @@ def frame(channels: Sequence[Channel], bits: int, exponents: tuple[int, int], by
 
 
 def _offset(channel: Channel, bits: int) -> float:
-    """Where a channel is counted from: zero, or its middle in single precision."""
+    """The zero point of a channel: zero, or its middle in single precision."""
     middle = float(np.float32((channel.low + channel.high) / 2))
     away = max(abs(channel.low), abs(channel.high))
     return middle if away > FAR * _size(channel, middle, bits) else 0.0
 
 
 def _size(channel: Channel, offset: float, bits: int) -> float:
-    """How far a channel gets from where it is counted from, and may."""
+    """How far a channel may get from its offset, with room for drift."""
     size = max(channel.high - offset, offset - channel.low)
     return max(size, min(DRIFT * size, abs(offset))) if bits == 16 else size
 
@@ -88,7 +91,7 @@ def _size(channel: Channel, offset: float, bits: int) -> float:
 def input_frame(
     program: Program, channels: Sequence[Channel], bits: int, exponents: tuple[int, int]
 ) -> tuple[Program, Frame | None]:
-    """A float program that reads its inputs in a frame, where what reads them can be changed for it."""
+    """Changes a float program to read its inputs in a frame, if the operations that read them allow that."""
     first = [op for op in program.ops if 0 in op.args]
     if any(op.kind not in ("linear", "taps_input") for op in first):
         return program, None
@@ -108,7 +111,7 @@ def _reading(op: Op, made: Frame) -> Op:
 def output_frame(
     program: Program, channels: Sequence[Channel], bits: int, exponents: tuple[int, int]
 ) -> tuple[Program, Frame | None]:
-    """A float program that gives its outputs in a frame, where a linear map makes them."""
+    """Changes a float program to return its outputs in a frame, if a linear map produces them."""
     last = program.ops[-1]
     if last.kind != "linear" or (made := frame(channels, bits, exponents, by_size=True)) is None:
         return program, None

@@ -85,7 +85,7 @@ def _opened(path: Path) -> Exhibit:
     if not any((path / file).is_file() for file in ("recipe.json", "config.json")):
         here = [path / name for name in (*TARGETS, "model") if (path / name).is_dir()]
         hint = f": {' and '.join(map(str, here))} may be" if here else ""
-        raise ValueError(f"{path}: is no export ({DESCRIPTION}), no finished run and no saved model{hint}")
+        raise ValueError(f"{path}: is not an export ({DESCRIPTION}), a finished run or a saved model{hint}")
     source = open_source(path)
     program = build(source, Choices(source.precision))
     known = source.known or _unknown(program)

@@ -75,7 +75,7 @@ def save_wasm(program: Program, folder: str | Path, name: str = "model") -> None
 def wasm_files(program: Program, name: str = "model") -> dict[str, bytes]:
     """What `save_wasm` writes, by name."""
     if name == "package":
-        raise ValueError("name must not be 'package': package.json is a file of its own")
+        raise ValueError("name must not be 'package': package.json is another file of the package")
     modules = {f"{name}.wasm": to_wasm(program, name)}
     if not program.integer:
         modules[f"{name}.relaxed.wasm"] = to_wasm(program, name, relaxed=True)
