@@ -123,7 +123,7 @@ def test_the_example_runs_its_test_vector(tmp_path, make):
     said = run(tmp_path, "./main").stdout.decode()
     assert said.startswith("32 steps, ")
     if program.integer:
-        assert "off by 0 at most" in said
+        assert "largest error 0," in said
 
 
 def test_the_example_holds_for_large_outputs(tmp_path):
@@ -159,7 +159,7 @@ def test_a_state_takes_what_it_says_and_the_places_in_its_lines(tmp_path, make):
     exact = max(program.state_bytes + 2 * lines, 1)
     taken = len(compile(program, flags=("-O0",)).state)
     assert exact <= taken <= exact + 7
-    assert f" {taken} of state. */" in (tmp_path / "model.h").read_text()
+    assert f" {taken} bytes of state. */" in (tmp_path / "model.h").read_text()
 
 
 def test_weights_that_are_equal_are_there_once():

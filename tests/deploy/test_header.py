@@ -24,7 +24,7 @@ def test_a_header_says_scales_and_labels_in_a_way_that_c_takes(tmp_path):
     coarse = dataclasses.replace(program, exponents=(-3, *program.exponents[1:]))
     for one, scale in ((program, 2.0 ** program.exponents[0]), (coarse, 0.125)):
         header = print_c(one, known=About(labels=labels))["model.h"]
-        assert "Outputs are about all samples since then" in header
+        assert "Outputs cover all samples since then" in header
         (tmp_path / "model.h").write_text(header)
         (tmp_path / "show.c").write_text(
             '#include <stdio.h>\n#include "model.h"\nint main(void) {\n'

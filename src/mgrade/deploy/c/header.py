@@ -1,4 +1,4 @@
-"""What the header of an export says: inputs, scales, labels, how samples become steps and answers, and which model."""
+"""The header of an export: inputs, scales, labels, how samples become steps and answers, and the model's digest."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mgrade.deploy.about import About
 from mgrade.deploy.program import Program, Unit
 from mgrade.deploy.storage import program_bytes
 
-# What a header says of a stream whose outputs are pooled.
+# The comment on a program whose outputs are pooled.
 POOLED = """
- * Outputs are about all samples since then: where a stream never stops, begin it anew every so many samples, as many as
- * the sequences had that the model learned from, and take the outputs after the last of them."""
-# How an integer program's header makes inputs of real numbers: as `quantise_input` does, and without a library.
+ * Outputs cover all samples since then. If a stream never ends, call it again after as many samples as the training
+ * sequences had, and use the outputs right before that."""
+# Converts real numbers to an integer program's inputs as `quantise_input` does, without a library.
 READ = """
-/* A scaled number as an input: rounded half up, and held at the ends of what an input can be. */
+/* A scaled number as an input: rounded half up and clipped to the range of an input. */
 static inline {name}_input {name}_whole(float scaled) {{
     uint32_t bits;
     memcpy(&bits, &scaled, sizeof bits);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0; /* what is not a number is nothing, with -ffast-math too */
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0; /* NaN becomes 0, even with -ffast-math */
     if (scaled <= {low}.0f) return {low};
     if (scaled >= {high}.0f) return {high};
     const int32_t down = (int32_t)scaled;
@@ -29,19 +29,19 @@ static inline {name}_input {name}_whole(float scaled) {{
     return ({name}_input)(down + (rest >= 0.5f) - (rest < -0.5f));
 }}
 
-/* Makes inputs of a sample of real numbers. */
+/* Converts a sample of real numbers to inputs. */
 static inline void {name}_read(const float *real, {name}_input *input) {{
 {units}    for (int i = 0; i < {upper}_INPUTS; i++) input[i] = {name}_whole({scaled});
 }}
 """
-# And real numbers of outputs.
+# And outputs to real numbers.
 WRITE = """
-/* Makes real numbers of outputs. */
+/* Converts outputs to real numbers. */
 static inline void {name}_write(const {name}_output *output, float *real) {{
 {units}    for (int i = 0; i < {upper}_OUTPUTS; i++) real[i] = {real};
 }}
 """
-# Where channels are counted from, and how finely.
+# The offset and scale of every channel.
 UNITS = """    static const float units[{upper}_{what}][2] = {{
 {rows}
     }};
@@ -49,7 +49,7 @@ UNITS = """    static const float units[{upper}_{what}][2] = {{
 
 
 def header_parts(program: Program, name: str, known: About) -> dict[str, str]:
-    """The parts of `model.h.in` that say what is known of a program."""
+    """The parts of `model.h.in` that depend on the program and on what is `known` about it."""
     return {
         "TAKES": "one sample" if known.frame == 1 else f"a frame of {known.frame} samples",
         "INPUT_NOTE": _input_note(program, known),
@@ -69,7 +69,7 @@ def _input_note(program: Program, known: About) -> str:
 
 
 def _read(program: Program, name: str) -> str:
-    """The function that makes inputs of real numbers, where inputs are not real numbers themselves."""
+    """The function that converts real numbers to inputs; none if inputs are real numbers themselves."""
     if program.tokens or not program.integer:
         return ""
     half = 1 << (8 * np.dtype(program.precision).itemsize - 1)
@@ -79,7 +79,7 @@ def _read(program: Program, name: str) -> str:
 
 
 def _write(program: Program, name: str) -> str:
-    """The function that makes real numbers of outputs, where they are not real numbers themselves."""
+    """The function that converts outputs to real numbers; none if they are real numbers themselves."""
     if not program.integer:
         return ""
     real = "units[i][0] + (float)output[i] / units[i][1]"
@@ -99,11 +99,11 @@ def _table(units: tuple[Unit, ...], name: str, what: str) -> str:
 def _constants(program: Program, name: str, known: About) -> str:
     upper, exponents = name.upper(), program.exponents
     digest = hashlib.sha256(program_bytes(program)).hexdigest()[:16]
-    lines = [f'#define {upper}_PROGRAM "{digest}" /* which model this is: how the SHA-256 of its Program begins */']
+    lines = [f'#define {upper}_PROGRAM "{digest}" /* identifies the model: the SHA-256 of its Program, shortened */']
     if known.frame > 1:
-        lines.append(f"#define {upper}_FRAME {known.frame} /* samples that a step takes */")
+        lines.append(f"#define {upper}_FRAME {known.frame} /* samples per step */")
     if known.window is not None:
-        lines.append(f"#define {upper}_WINDOW {known.window} /* samples of an answer: then begin anew */")
+        lines.append(f"#define {upper}_WINDOW {known.window} /* samples per answer: then call init again */")
     if program.integer and not program.tokens and not program.input_units:
         lines += [
             f"#define {upper}_INPUT_BITS {exponents[0]} /* fraction bits: input = round(real * 2^bits), */",
@@ -116,22 +116,22 @@ def _constants(program: Program, name: str, known: About) -> str:
         ]
     if known.labels:
         names = ", ".join(map(_quoted, known.labels))
-        lines.append(f"#define {upper}_LABELS {{{names}}} /* what the outputs are called */")
+        lines.append(f"#define {upper}_LABELS {{{names}}} /* names of the outputs */")
     return "".join(f"{line}\n" for line in lines)
 
 
 def _real(value: float) -> str:
-    """A number of single precision as a constant of C, exactly."""
+    """A single-precision number as an exact C constant."""
     text = f"{value:.17g}"
     return text + ("f" if any(c in text for c in ".e") else ".0f")
 
 
 def _quoted(text: str) -> str:
-    """A string of C: all that is not plain ASCII, or could end the string or begin a trigraph, as octal bytes."""
+    """A C string; non-ASCII bytes, and those that could end it or begin a trigraph, are written in octal."""
     plain = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode())
     return f'"{plain}"'
 
 
 def _commented(text: str) -> str:
-    """As a comment of C can hold it."""
+    """The text made safe for a C comment."""
     return re.sub(r"[^ -~]|[\\?]|(?<=\*)/|(?<=/)\*", "_", text)

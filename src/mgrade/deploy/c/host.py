@@ -1,4 +1,4 @@
-"""An export built for this machine and called from Python: what the C program gives, sample by sample."""
+"""Compiles the C of a Program for this machine and calls it from Python."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mgrade.deploy.c.printer import print_c
 from mgrade.deploy.interpreter import checked
 from mgrade.deploy.program import Program
 
-# What generated C gives no cause for. The tests make errors of them; elsewhere a compiler that we do not know may warn
-# of what it likes, as of a machine that is newer than itself.
+# Generated C triggers none of these. Tests turn them into errors; elsewhere, unknown compilers may warn as they like,
+# for instance about a machine newer than themselves.
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wdouble-promotion", "-Wfloat-conversion")
-# As fast as this machine can: -std=c99 alone would have GCC round between a product and a sum.
+# The fastest code for this machine. With -std=c99 alone, GCC would not fuse products and sums.
 FAST = ("-O3", "-march=native", "-ffp-contract=fast")
 CACHE_LINE = 64
-# Many steps in one call, for sequences that are there already.
+# Many steps in one call, for sequences that are already in memory.
 RUN = """
 #include "{name}.h"
 unsigned {name}_size(void) {{ return (unsigned)sizeof({name}_state); }}
@@ -34,7 +34,7 @@ void {name}_run({name}_state *state, const {name}_input *x, {name}_output *y, lo
 
 
 def compiler(name: str | None = None) -> str:
-    """The path of a C compiler; a ValueError if there is none."""
+    """The path of a C compiler; raises a ValueError if there is none."""
     for candidate in [name] if name else ["gcc", "cc", "clang"]:
         if path := shutil.which(candidate):
             return path
@@ -42,20 +42,20 @@ def compiler(name: str | None = None) -> str:
 
 
 def compile(program: Program, *, cc: str | None = None, flags: tuple[str, ...] = FAST) -> Compiled:
-    """`program` as a library, loaded; nothing of it stays on the disk."""
+    """Compiles and loads `program`; leaves no files behind."""
     return Compiled(program, cc, flags)
 
 
 def compile_if_possible(program: Program) -> Compiled | None:
-    """The same; None without a C compiler, or with one that cannot make a library for this machine."""
+    """Like `compile`, but returns None if there is no C compiler that can build a library for this machine."""
     try:
         return compile(program)
-    except (ValueError, RuntimeError, OSError):  # no compiler; one that fails; a library that cannot be loaded
+    except (ValueError, RuntimeError, OSError):  # no compiler, it failed, or its library cannot be loaded
         return None
 
 
 def _build(program: Program, folder: Path, cc: str, flags: tuple[str, ...]) -> Path:
-    """The library, in `folder`."""
+    """Builds the library in `folder` and returns its path."""
     for name, text in print_c(program, "model").items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "run.c").write_text(RUN.format(name="model", upper="MODEL"), encoding="utf-8")
@@ -68,7 +68,7 @@ def _build(program: Program, folder: Path, cc: str, flags: tuple[str, ...]) -> P
 
 
 def _memory(size: int) -> ctypes.Array[ctypes.c_char]:
-    """So many bytes that begin with a line of the cache: no row of a delay line lies in more lines than it fills."""
+    """A buffer aligned to cache lines, so that no row of a delay line touches more of them than it must."""
     room = ctypes.create_string_buffer(size + CACHE_LINE)
     return (ctypes.c_char * size).from_buffer(room, -ctypes.addressof(room) % CACHE_LINE)
 
@@ -85,18 +85,18 @@ class Compiled:
         self.reset()
 
     def another(self) -> Compiled:
-        """One more stream through the same library, at its beginning."""
+        """A new stream through the same library."""
         other = copy.copy(self)
         other.state = _memory(len(self.state))
         other.reset()
         return other
 
     def reset(self) -> None:
-        """The stream begins anew."""
+        """Restarts the stream."""
         self._library.model_init(self.state)
 
     def run(self, x: npt.ArrayLike) -> npt.NDArray[Any]:
-        """x (time, inputs), or token ids (time) -> (time, outputs), going on from before."""
+        """x (time, inputs), or token ids (time) -> (time, outputs), continuing the stream."""
         x = np.asarray(x)
         x = np.ascontiguousarray(checked(self.program, x, len(x) if x.ndim else 1).astype(self.program.input_dtype))
         y = np.empty((len(x), self.program.outputs), self.program.output_dtype)

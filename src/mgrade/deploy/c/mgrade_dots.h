@@ -1,6 +1,5 @@
-/* mgrade: the sums of products that an integer program spends its time in, for the machines that have instructions
- * for them: Arm Helium and DSP, WebAssembly, AVX2. Plain C elsewhere, and everywhere with MGRADE_PLAIN; all give the
- * same bits. */
+/* mgrade: the dot products in which an integer program spends its time, with the vector instructions of Arm Helium and
+ * DSP, WebAssembly and AVX2. Plain C elsewhere, and everywhere if MGRADE_PLAIN is defined; all give the same bits. */
 #ifndef MGRADE_DOTS_H
 #define MGRADE_DOTS_H
 
@@ -12,7 +11,7 @@
 #error "mgrade needs an int of 32 bits"
 #endif
 
-/* Vectors and pairs are taken from memory as little-endian machines have them. */
+/* Vectors and pairs are loaded from memory in little-endian order. */
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ && !defined(MGRADE_PLAIN)
 #define MGRADE_PLAIN 1
 #endif
@@ -22,7 +21,7 @@
 #include <arm_mve.h>
 #define MG_HELIUM 1
 #elif defined(__ARM_FEATURE_DSP) && defined(__ARM_FEATURE_SIMD32) && (defined(__clang__) || __GNUC__ >= 10) && \
-    !defined(MGRADE_PLAIN) /* older GCC names none of these instructions */
+    !defined(MGRADE_PLAIN) /* older GCC lacks these intrinsics */
 #include <arm_acle.h>
 #define MG_DSP 1
 #elif defined(__wasm_simd128__) && !defined(MGRADE_PLAIN)
@@ -33,7 +32,7 @@
 #define MG_AVX2 1
 #endif
 
-/* MG_HOT is a function of its own; on small chips also once for all calls, where GCC would make one for each. */
+/* MG_HOT functions are not inlined; on small chips they are not cloned either, which GCC does per call site. */
 #if defined(__GNUC__)
 #define MG_UNUSED __attribute__((unused))
 #if defined(__arm__) && !defined(__clang__)
@@ -52,7 +51,7 @@ typedef int8_t mg_value;
 typedef int16_t mg_value;
 #endif
 
-/* Before a short loop that runs a fixed number of times: better written out. */
+/* Fully unrolls the short loop of fixed length that follows. */
 #if defined(__clang__)
 #define MG_WRITTEN_OUT _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
@@ -61,10 +60,10 @@ typedef int16_t mg_value;
 #define MG_WRITTEN_OUT
 #endif
 
-/* Rows of a matrix that are summed side by side, channels of a filter, and rows whose sums are scaled together. */
+/* Matrix rows summed side by side (ROWS), channels of a filter block (BLOCK), rows rescaled together (ENDS). */
 #define MG_ROWS 4
 #if defined(MG_DSP) && MG_BITS == 16
-#define MG_PAIRS 1 /* two values of 16 bits to a register, and sums of no more channels than there are registers for */
+#define MG_PAIRS 1 /* two 16-bit values per register, and only as many sums as there are registers */
 #define MG_BLOCK 8
 #else
 #define MG_BLOCK 16
@@ -76,7 +75,7 @@ typedef int16_t mg_value;
 #endif
 
 #if defined(MG_PAIRS)
-/* Four bytes, wherever they lie: one load, also where -ffreestanding makes a call of memcpy. */
+/* Four bytes at any alignment, as one load: with -ffreestanding, memcpy would become a call. */
 MG_UNUSED static inline uint32_t mg_four(const void *at) {
     uint32_t four;
 #if defined(__GNUC__)
@@ -87,7 +86,7 @@ MG_UNUSED static inline uint32_t mg_four(const void *at) {
     return four;
 }
 
-/* Of four weights the even and the odd ones, and four weights times four values. */
+/* The even and the odd ones of four weights, and the dot product of four weights with four values. */
 #define MG_EVEN(four) __sxtb16((int8x4_t)(four))
 #define MG_ODD(four) __sxtb16((int8x4_t)((four) >> 8 | (four) << 24))
 MG_UNUSED static inline int32_t mg_dot_four(int32_t sum, const int8_t *w, int16x2_t even, int16x2_t odd) {
@@ -97,7 +96,7 @@ MG_UNUSED static inline int32_t mg_dot_four(int32_t sum, const int8_t *w, int16x
 #endif
 
 #if defined(MG_WASM)
-/* As many values as 16-bit numbers, the sums of pairs of products, and the sums of all those of four rows. */
+/* Loads of MG_WIDTH values as 16-bit numbers, sums of pairs of products, and the totals of four rows. */
 typedef v128_t mg_sums;
 #define MG_WIDTH 8
 #define MG_WIDEN(x) wasm_i16x8_load8x8(x)
@@ -111,7 +110,7 @@ MG_UNUSED static inline void mg_across(int32_t *sum, mg_sums a, mg_sums b, mg_su
 #elif defined(MG_AVX2)
 typedef __m256i mg_sums;
 #define MG_WIDTH 16
-#define MG_HALF(x) _mm_loadu_si128((const __m128i *)(const void *)(x)) /* of a vector: 16 bytes */
+#define MG_HALF(x) _mm_loadu_si128((const __m128i *)(const void *)(x)) /* half a vector: 16 bytes */
 #define MG_WIDEN(x) _mm256_cvtepi8_epi16(MG_HALF(x))
 #define MG_LOAD_WIDE(x) _mm256_loadu_si256((const __m256i *)(const void *)(x))
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
@@ -133,7 +132,7 @@ MG_UNUSED static inline void mg_across(int32_t *sum, mg_sums a, mg_sums b, mg_su
 #define MG_VALUES(x) MG_WIDEN(x)
 #endif
 
-/* sum[r] = sum_i w[r][i] x[i] for MG_ROWS rows of weights, so far apart: the hot loop. */
+/* sum[r] = sum_i w[r][i] x[i] for MG_ROWS rows of weights, `apart` elements apart: the hot loop. */
 MG_UNUSED static inline void mg_dots(int32_t *sum, const int8_t *w, int apart, const mg_value *x, int n) {
     const int8_t *w0 = w, *w1 = w + apart, *w2 = w1 + apart, *w3 = w2 + apart;
 #if defined(MG_WIDTH)
@@ -233,7 +232,7 @@ MG_UNUSED static inline void mg_weigh(int32_t *restrict sum, const int8_t *restr
 }
 
 #if defined(MG_AVX2)
-/* Of 16 bytes each at a and b, those of the first or the second half side by side, as 16-bit numbers. */
+/* Interleaves the first or the second half of 16 bytes at a and 16 at b, as 16-bit numbers. */
 #define MG_BESIDE(a, b, half) _mm256_cvtepi8_epi16(_mm_unpack##half##_epi8(MG_HALF(a), MG_HALF(b)))
 
 /* sum[j] += w[j] x[j] + v[j] y[j] for MG_BLOCK channels. */

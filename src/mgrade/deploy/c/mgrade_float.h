@@ -1,8 +1,7 @@
-/* mgrade: the operations of a float32 program, one step at a time. C99; needs memcpy and memset, nothing else.
+/* mgrade: the operations of a float32 program, one step at a time. C99; needs only memcpy and memset.
  *
- * Every loop runs a fixed number of times, whatever the data: only where a compiler makes a branch of a bound, a step
- * takes a little longer or shorter. Neighbouring outputs of a matrix are neighbours in memory, so that the compiler makes
- * vectors of them. */
+ * Loop counts do not depend on the data. The time of a step varies only if the compiler turns a clamp into a branch.
+ * Weights of neighbouring outputs are adjacent in memory, so that compilers can vectorise over outputs. */
 #ifndef MGRADE_FLOAT_H
 #define MGRADE_FLOAT_H
 
@@ -22,10 +21,10 @@
 #define MG_HOT
 #endif
 
-/* Values that one instruction takes at once, and what is summed side by side in registers: MG_EACH names the vectors
- * one by one, because compilers keep those of an array in memory. */
+/* MG_LANES values per vector and MG_VECTORS vectors summed side by side in registers. MG_EACH names the vectors one by
+ * one, because compilers keep an array of them in memory. */
 #if !defined(__clang__) && (!defined(__GNUC__) || __GNUC__ < 9)
-/* no vectors that this needs */
+/* no suitable vectors */
 #elif defined(__AVX512F__)
 #define MG_LANES 16
 #define MG_VECTORS 4
@@ -43,12 +42,12 @@
 
 #if defined(MG_LANES)
 #define MG_BLOCK (MG_LANES * MG_VECTORS)
-/* MG_LANES values, wherever they lie, and whole numbers in their place. */
+/* MG_LANES values at any alignment, and their bits as integers. */
 typedef float mg_lanes __attribute__((vector_size(MG_LANES * 4), aligned(4), may_alias));
 typedef uint32_t mg_bits __attribute__((vector_size(MG_LANES * 4)));
 typedef int32_t mg_whole __attribute__((vector_size(MG_LANES * 4)));
-/* MG_NEAR has loads at constant distances from a pointer say so, where clang would add the distances up one by one;
- * MG_UNROLLED shares constants, which browsers make anew in every turn of a loop, among four turns. */
+/* MG_NEAR keeps loads at constant offsets from a pointer as such, where clang would add up the offsets one by one.
+ * MG_UNROLLED lets four iterations share constants, which browsers would otherwise reload in every iteration. */
 #if defined(__wasm__)
 #define MG_NEAR(pointer) __asm__("" : "+r"(pointer));
 #define MG_UNROLLED _Pragma("clang loop unroll_count(4)")
@@ -56,7 +55,7 @@ typedef int32_t mg_whole __attribute__((vector_size(MG_LANES * 4)));
 #define MG_NEAR(pointer)
 #define MG_UNROLLED
 #endif
-/* a b + c: in one instruction where WebAssembly has it; other compilers see to that themselves. */
+/* a * b + c, in one instruction with WebAssembly's relaxed SIMD; other compilers fuse it themselves. */
 #if defined(__wasm_relaxed_simd__)
 #define MG_ALL(x) ((mg_lanes){x, x, x, x})
 #define MG_FUSED(a, b, c) __builtin_wasm_relaxed_madd_f32x4(a, b, c)
@@ -66,7 +65,7 @@ typedef int32_t mg_whole __attribute__((vector_size(MG_LANES * 4)));
 #endif
 #define MG_AT(pointer, v) (((const mg_lanes *)(const void *)(pointer))[v])
 #define MG_PUT(pointer, v) (((mg_lanes *)(void *)(pointer))[v])
-/* A weight matrix begins where a vector does: no load crosses from one line of the cache into the next. */
+/* Weights are aligned to vectors, so that no load crosses a cache line. */
 #if !defined(MGRADE_WEIGHTS)
 #define MGRADE_WEIGHTS __attribute__((aligned(MG_LANES * 4)))
 #endif
@@ -74,14 +73,14 @@ typedef int32_t mg_whole __attribute__((vector_size(MG_LANES * 4)));
 
 /* Activations ----------------------------------------------------------------------------------------------------- */
 
-/* exp(x) to a few parts in 10^7, x kept within +-87; what is not a number stays so. */
+/* exp(x) to a few parts in 10^7, with x clipped to +-87; NaN stays NaN. */
 MG_UNUSED static inline float mg_exp(float x) {
     x = x < -87.0f ? -87.0f : x;
     x = x > 87.0f ? 87.0f : x;
-    const float turned = x * 1.44269504f + 12582912.0f; /* rounds to a whole number in the lowest bits */
+    const float turned = x * 1.44269504f + 12582912.0f; /* rounds to an integer in the lowest bits */
     uint32_t bits;
     memcpy(&bits, &turned, sizeof bits);
-    const float whole = (float)(int32_t)(bits - 0x4b400000u); /* not turned - 12582912: -ffast-math takes that for x */
+    const float whole = (float)(int32_t)(bits - 0x4b400000u); /* not turned - 12582912: -ffast-math would cancel it */
     const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
@@ -99,12 +98,12 @@ MG_UNUSED static inline float mg_exp(float x) {
 MG_UNUSED static inline float mg_sigmoid(float x) { return 1.0f / (1.0f + mg_exp(-x)); }
 
 #if defined(MG_LANES)
-/* yes where the mask is set, no where it is not. */
+/* `yes` where the mask is set, else `no`. */
 MG_UNUSED static inline mg_lanes mg_choose(mg_bits mask, mg_lanes yes, mg_lanes no) {
     return (mg_lanes)((mask & (mg_bits)yes) | (~mask & (mg_bits)no));
 }
 
-/* mg_sigmoid of MG_LANES values: left to themselves, compilers make branches of the bounds, or take one at a time. */
+/* mg_sigmoid of MG_LANES values: left alone, compilers turn the clamps into branches, or do not vectorise. */
 MG_UNUSED static inline mg_lanes mg_sigmoids(mg_lanes x) {
     const mg_lanes none = {0}, bound = none + 87.0f;
     x = mg_choose((mg_bits)(x > bound), bound, x);
@@ -124,7 +123,7 @@ MG_UNUSED static inline mg_lanes mg_sigmoids(mg_lanes x) {
 }
 #endif
 
-/* Begins a loop over n values: as many as there are vectors for, i becomes the first that is left. */
+/* Loops over the whole vectors within n; leaves i at the first remaining element. */
 #if defined(MG_LANES)
 #define MG_BY_LANES(...) \
     MG_UNROLLED for (; i + MG_LANES <= n; i += MG_LANES) { __VA_ARGS__ }
@@ -132,7 +131,7 @@ MG_UNUSED static inline mg_lanes mg_sigmoids(mg_lanes x) {
 #define MG_BY_LANES(...)
 #endif
 
-/* 1 / sqrt(v), v > 0; 0 for infinity. */
+/* 1 / sqrt(v) for v > 0; 0 for infinity. */
 MG_UNUSED static inline float mg_reciprocal_root(float v) {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
@@ -170,7 +169,7 @@ MG_HOT static void mg_scale(float *y, const float *x, const float *weight, int n
     for (int i = 0; i < n; i++) y[i] = x[i] * weight[i];
 }
 
-/* sum_i (x[i] - mean), of the squares if `square`, in MG_PARTS sums side by side. */
+/* sum_i (x[i] - mean), or of its squares if `square` is 1, in MG_PARTS partial sums. */
 #define MG_PARTS 8
 MG_UNUSED static inline float mg_moment(const float *x, float mean, int square, int n) {
     const int whole = n - n % MG_PARTS;
@@ -229,11 +228,11 @@ MG_UNUSED static inline void mg_panel(float *restrict y, const float *restrict x
     MG_PRODUCT_BLOCK(1)
 }
 
-/* The weights lie in panels of MG_PANEL outputs, each (inputs, its outputs). */
+/* The weights are stored in panels of MG_PANEL outputs, each (inputs, outputs of the panel). */
 MG_HOT static void mg_linear(float *restrict y, const float *restrict x, const float *restrict weight,
                              const float *restrict bias, int inputs, int outputs) {
     int done = 0;
-#if defined(MG_LANES) /* a copy that knows how far apart the rows are */
+#if defined(MG_LANES) /* a copy with a constant row stride */
     for (; done + MG_PANEL <= outputs; done += MG_PANEL, weight += inputs * MG_PANEL)
         mg_panel(y + done, x, weight, bias + done, inputs, MG_PANEL);
 #endif
@@ -246,7 +245,7 @@ MG_HOT static void mg_embed(float *y, const uint16_t *token, const float *table,
     memcpy(y, table + at * n, sizeof(float) * (unsigned)n);
 }
 
-/* Delays: lines are rings of `rows` rows, (row, channel), and `at` is where the newest is --------------------------- */
+/* Delays: lines are ring buffers (rows, channels); `at` is the newest row ---------------------------------------- */
 
 MG_UNUSED static inline int mg_before(int at, int lag, int rows) {
     const int row = at - lag;
@@ -270,7 +269,7 @@ MG_HOT static void mg_push(float *line, uint16_t *at, const float *x, int rows, 
         for (int j = 0; j < (width); j++) y[done + j] = sum[j];                    \
     }
 
-/* weight (taps, n), lag (taps): the same delays for all channels. */
+/* weight (taps, n), lag (taps): all channels share the delays. */
 MG_HOT static void mg_filter(float *restrict y, const float *restrict line, int at, const float *restrict weight,
                              const MG_LAG *restrict lag, int rows, int taps, int n) {
     int done = 0;
@@ -289,7 +288,7 @@ MG_HOT static void mg_filter(float *restrict y, const float *restrict line, int 
     MG_FILTER_BLOCK(1)
 }
 
-/* weight, lag (n, taps): its own delays for every channel. */
+/* weight, lag (n, taps): every channel has its own delays. */
 MG_HOT static void mg_taps(float *restrict y, const float *restrict line, int at, const float *restrict weight,
                            const MG_LAG *restrict lag, int rows, int taps, int n) {
     for (int c = 0; c < n; c++) {
@@ -299,8 +298,8 @@ MG_HOT static void mg_taps(float *restrict y, const float *restrict line, int at
     }
 }
 
-/* The same over the raw input, (rows, inputs), mixed per channel by mix (inputs, n); the bias counts as far back as
- * there was input. */
+/* The same over the raw input (rows, inputs), mixed per channel by mix (inputs, n); the bias counts only for delays
+ * below `age`. */
 MG_HOT static void mg_taps_input(float *restrict y, const float *restrict line, int at, int age,
                                  const float *restrict weight, const MG_LAG *restrict lag,
                                  const float *restrict mix, const float *restrict bias, int rows, int taps,
@@ -319,7 +318,7 @@ MG_HOT static void mg_taps_input(float *restrict y, const float *restrict line, 
 
 MG_HOT static void mg_push_token(uint16_t *line, uint16_t *at, const uint16_t *token, int rows, int tokens) {
     *at = (uint16_t)(*at + 1 < rows ? *at + 1 : 0);
-    line[*at] = (uint16_t)((*token < tokens ? *token : 0) + 1); /* zero: before the first step */
+    line[*at] = (uint16_t)((*token < tokens ? *token : 0) + 1); /* zero means no token yet */
 }
 
 MG_HOT static void mg_taps_token(float *restrict y, const uint16_t *restrict line, int at,
@@ -348,7 +347,7 @@ MG_HOT static void mg_gated(float *hidden, const float *gate, const float *candi
     }
 }
 
-/* Pairs of real and imaginary parts: hidden = decay hidden + drive. */
+/* hidden = decay hidden + drive on pairs of real and imaginary parts. */
 MG_HOT static void mg_rotate(float *hidden, const float *drive, const float *decay, int n) {
     for (int i = 0; i < n; i += 2) {
         const float re = hidden[i], im = hidden[i + 1];
@@ -359,9 +358,9 @@ MG_HOT static void mg_rotate(float *hidden, const float *drive, const float *dec
 
 /* Readouts -------------------------------------------------------------------------------------------------------- */
 
-/* Totals are of double precision: one of single precision stops growing after some millions of steps. */
+/* Totals are doubles: a float stops growing after some millions of steps. */
 MG_HOT static void mg_mean(float *y, double *total, uint32_t *steps, const float *x, int n) {
-    if (*steps >= 1u << 30) { /* the past at half its weight: the counter must not run over */
+    if (*steps >= 1u << 30) { /* halve both: the counter must not overflow */
         for (int i = 0; i < n; i++) total[i] *= 0.5;
         *steps /= 2u;
     }

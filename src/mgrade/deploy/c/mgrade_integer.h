@@ -1,19 +1,18 @@
 /* mgrade: the operations of an integer program, one step at a time: int8 weights, MG_BITS-bit activations.
- * C99; needs memcpy and memset, nothing else. Every machine gives the same bits.
+ * C99; needs only memcpy and memset. Every machine gives the same bits.
  *
- * Every loop runs a fixed number of times, whatever the data: only where a compiler makes a branch of a bound, a step
- * takes a little longer or shorter. */
+ * Loop counts do not depend on the data. The time of a step varies only if the compiler turns a clamp into a branch. */
 #ifndef MGRADE_INTEGER_H
 #define MGRADE_INTEGER_H
 
 #include "mgrade_lanes.h"
 
 #define MG_TOP ((1 << (MG_BITS - 1)) - 1)
-#define MG_UNIT 24      /* fraction bits of what the sigmoid gives */
+#define MG_UNIT 24      /* fraction bits of the result of the sigmoid */
 #define MG_GATE_BITS 11 /* fraction bits of its argument */
 #define MG_TABLE_BITS 7 /* fraction bits added to sums over tables */
 
-/* sigmoid(-x) with 24 fraction bits, x from 0 to 16 by 1/8, and one more. */
+/* sigmoid(-x) with 24 fraction bits, x from 0 to 16 in steps of 1/8, and one entry more (two with AVX2). */
 #if defined(MG_AVX2)
 static const int32_t mg_sigmoid_table[131] = {
 #else
@@ -24,12 +23,12 @@ static const int32_t mg_sigmoid_table[130] = {
 
 /* Numbers --------------------------------------------------------------------------------------------------------- */
 
-/* x / 2^bits, rounded half up; bits of zero or less shift to the left. */
+/* x / 2^bits, rounded half up; bits of zero or less shift left. */
 MG_UNUSED static inline int64_t mg_shift(int64_t x, int bits) {
     return bits > 0 ? (x + ((int64_t)1 << (bits - 1))) >> bits : x * ((int64_t)1 << -bits);
 }
 
-/* The same of 32 bits, and not to the left. */
+/* The same in 32 bits, without left shifts. */
 MG_UNUSED static inline int32_t mg_shift_down(int32_t x, int bits) {
     return bits > 0 ? (x >> bits) + ((x >> (bits - 1)) & 1) : x;
 }
@@ -48,20 +47,20 @@ MG_UNUSED static inline mg_value mg_saturate(int32_t x) {
 #endif
 }
 
-/* Multipliers with 16 fraction bits more: one of a byte, 16 to 31 times a power of two, and one of 15 bits. */
+/* Multipliers with 16 more fraction bits: from one byte, 16 to 31 times a power of two, or from 15 bits. */
 MG_UNUSED static inline int32_t mg_byte(uint8_t multiplier) {
     return (32768 | (multiplier & 15) << 11) << (multiplier >> 4);
 }
 
 MG_UNUSED static inline int32_t mg_word(int16_t multiplier) { return multiplier * 65536; }
 
-/* total multiplier / 2^(16 + down), rounded half up: the top of the product, then a shift by 1 to 30. */
+/* total * multiplier / 2^(16 + down), rounded half up: the upper half of the product, then a shift by 1 to 30. */
 MG_UNUSED static inline mg_value mg_rescale(int32_t total, int32_t multiplier, int down) {
     const int32_t top = (int32_t)(((int64_t)total * multiplier) >> 32);
     return mg_saturate((top + (1 << (down - 17))) >> (down - 16));
 }
 
-/* Of x with 11 fraction bits: a parabola through three entries. */
+/* The sigmoid of x with 11 fraction bits: a parabola through three entries. */
 MG_UNUSED static inline int32_t mg_sigmoid(int32_t x) {
     const int32_t sign = x >> 31, positive = (x ^ sign) - sign, size = positive > 32767 ? 32767 : positive;
     const int32_t *at = mg_sigmoid_table + (size >> 8), rest = size & 255, slope = at[1] - at[0];
@@ -70,13 +69,13 @@ MG_UNUSED static inline int32_t mg_sigmoid(int32_t x) {
     return ((low ^ ~sign) - ~sign) + ((1 << MG_UNIT) & ~sign); /* 1 - low for positive x */
 }
 
-/* x / 2^bits, rounded half up, within +-32767; 16 bits to the left are beyond that for any x but 0. */
+/* x / 2^bits, rounded half up and clipped to +-32767; a left shift by 16 exceeds that for any x but 0. */
 MG_UNUSED static inline int32_t mg_align(mg_value x, int bits) {
     const int32_t moved = bits > 0 ? mg_shift_down(x, bits) : x * (1 << (bits < -16 ? 16 : -bits));
     return moved > 32767 ? 32767 : moved < -32767 ? -32767 : moved;
 }
 
-/* Of a value with `bits` fraction bits. */
+/* The sigmoid of a value with `bits` fraction bits. */
 MG_UNUSED static inline int32_t mg_gate(mg_value x, int bits) { return mg_sigmoid(mg_align(x, bits - MG_GATE_BITS)); }
 
 #if defined(MG_LANES)
@@ -132,7 +131,7 @@ MG_HOT static void mg_glu(mg_value *y, const mg_value *x, const mg_value *gate, 
     }
 }
 
-/* a 2^up_a + b 2^up_b, then down. */
+/* a 2^up_a + b 2^up_b, shifted down. */
 MG_HOT static void mg_add(mg_value *y, const mg_value *a, const mg_value *b, int up_a, int up_b, int down, int n) {
     for (int i = 0; i < n; i++)
         y[i] = mg_saturate(mg_shift_down(a[i] * (1 << up_a) + b[i] * (1 << up_b), down));
@@ -182,7 +181,7 @@ MG_HOT static void mg_norm(mg_value *y, const mg_value *x, const int16_t *scale,
 
 /* Linear maps ----------------------------------------------------------------------------------------------------- */
 
-/* y = (sum + bias 2^bias_up) multiplier, rescaled. */
+/* y = (sum + bias 2^bias_up) * multiplier, rescaled. */
 MG_UNUSED static inline void mg_finish(mg_value *restrict y, const int32_t *restrict sum, const int16_t *restrict bias,
                                        int bias_up, const uint8_t *restrict multiplier, int down, int n) {
     int i = 0;
@@ -201,7 +200,7 @@ MG_HOT static void mg_linear(mg_value *restrict y, const mg_value *restrict x, c
                              const int16_t *restrict bias, int bias_up, const uint8_t *restrict multiplier, int down,
                              int inputs, int outputs) {
     for (int j = 0, rows; j < outputs; j += rows, weight += rows * inputs) {
-        const int left = outputs - j; /* the last few one by one, as rows that are all the same */
+        const int left = outputs - j; /* the last few singly, as MG_ROWS copies of one row */
         rows = left >= MG_ENDS ? MG_ENDS : left >= MG_ROWS ? MG_ROWS : 1;
         int32_t sum[MG_ENDS] = {0};
         for (int r = 0; r < rows; r += MG_ROWS)
@@ -216,7 +215,7 @@ MG_HOT static void mg_embed(mg_value *y, const uint16_t *token, const int8_t *ta
     for (int c = 0; c < n; c++) y[c] = mg_rescale(row[c] * (1 << MG_TABLE_BITS), mg_byte(multiplier[c]), down);
 }
 
-/* Delays: lines are rings of `rows` rows, (row, channel), and `at` is where the newest is --------------------------- */
+/* Delays: lines are ring buffers (rows, channels); `at` is the newest row ---------------------------------------- */
 
 MG_UNUSED static inline int mg_before(int at, int lag, int rows) {
     const int row = at - lag;
@@ -228,7 +227,7 @@ MG_HOT static void mg_push(mg_value *line, uint16_t *at, const mg_value *x, int 
     memcpy(line + *at * n, x, sizeof(mg_value) * (unsigned)n);
 }
 
-/* weight (taps, n), lag (taps): the same delays for all channels. */
+/* weight (taps, n), lag (taps): all channels share the delays. */
 static const int16_t mg_none[MG_BLOCK] = {0};
 MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line, int at,
                              const int8_t *restrict weight, const MG_LAG *restrict lag,
@@ -255,7 +254,7 @@ MG_HOT static void mg_filter(mg_value *restrict y, const mg_value *restrict line
     }
 }
 
-/* sum_k weight[k] line[at - lag[k]] of one channel of n. */
+/* sum_k weight[k] line[at - lag[k]] for one channel of n. */
 MG_UNUSED static inline int32_t mg_delayed(const mg_value *line, int at, const int8_t *weight, const MG_LAG *lag,
                                            int rows, int taps, int n) {
     int32_t sum = 0;
@@ -263,7 +262,7 @@ MG_UNUSED static inline int32_t mg_delayed(const mg_value *line, int at, const i
     return sum;
 }
 
-/* weight, lag (n, taps): its own delays for every channel. */
+/* weight, lag (n, taps): every channel has its own delays. */
 MG_HOT static void mg_taps(mg_value *restrict y, const mg_value *restrict line, int at,
                            const int8_t *restrict weight, const MG_LAG *restrict lag,
                            const uint8_t *restrict multiplier, int down, int rows, int taps,
@@ -272,7 +271,7 @@ MG_HOT static void mg_taps(mg_value *restrict y, const mg_value *restrict line, 
         y[c] = mg_rescale(mg_delayed(line + c, at, weight, lag, rows, taps, n), mg_byte(multiplier[c]), down);
 }
 
-/* The same over the raw input, (rows, inputs), mixed per channel; the bias counts as far back as there was input. */
+/* The same over the raw input (rows, inputs), mixed per channel; the bias counts only for delays below `age`. */
 MG_HOT static void mg_taps_input(mg_value *restrict y, const mg_value *restrict line, int at, int age,
                                  const int8_t *restrict weight, const MG_LAG *restrict lag,
                                  const int8_t *restrict mix, const int8_t *restrict bias,
@@ -294,7 +293,7 @@ MG_HOT static void mg_taps_input(mg_value *restrict y, const mg_value *restrict 
 
 MG_HOT static void mg_push_token(uint16_t *line, uint16_t *at, const uint16_t *token, int rows, int tokens) {
     *at = (uint16_t)(*at + 1 < rows ? *at + 1 : 0);
-    line[*at] = (uint16_t)((*token < tokens ? *token : 0) + 1); /* zero: before the first step */
+    line[*at] = (uint16_t)((*token < tokens ? *token : 0) + 1); /* zero means no token yet */
 }
 
 MG_HOT static void mg_taps_token(mg_value *restrict y, const uint16_t *restrict line, int at,
@@ -314,7 +313,7 @@ MG_HOT static void mg_taps_token(mg_value *restrict y, const uint16_t *restrict 
 
 /* Recurrences ----------------------------------------------------------------------------------------------------- */
 
-/* hidden has `extra` fraction bits more than its value. */
+/* hidden has `extra` more fraction bits than y. */
 #define MG_GATED(name, type)                                                                                        \
     MG_HOT static void name(mg_value *y, type *hidden, const mg_value *gate, const mg_value *candidate,             \
                             int gate_bits, int extra, int n) {                                                      \
@@ -333,7 +332,7 @@ MG_GATED(mg_gated, mg_value)
 MG_GATED(mg_gated_middle, int16_t)
 MG_GATED(mg_gated_wide, int32_t)
 
-/* Pairs of real and imaginary parts: hidden = decay hidden + drive, `into` and `out of` the scale of hidden. */
+/* hidden = decay hidden + drive on pairs of real and imaginary parts; `into` and `out of` the scale of hidden. */
 MG_HOT static void mg_rotate(mg_value *y, int32_t *hidden, const mg_value *drive, const int32_t *decay, int into,
                              int out, int n) {
     for (int i = 0; i < n; i += 2) {
@@ -347,7 +346,7 @@ MG_HOT static void mg_rotate(mg_value *y, int32_t *hidden, const mg_value *drive
 
 /* Readouts -------------------------------------------------------------------------------------------------------- */
 
-/* total / steps, rounded half away from zero, always in as many turns: as many as a mean of 16-bit numbers has bits. */
+/* total / steps, rounded half away from zero, always in 17 iterations: enough bits for a mean of 16-bit numbers. */
 MG_UNUSED static inline int32_t mg_divide(int64_t total, uint32_t steps) {
     const uint64_t size = (total < 0 ? 0u - (uint64_t)total : (uint64_t)total) + steps / 2u;
     uint32_t rest = (uint32_t)(size >> 17), low = (uint32_t)size << 15, quotient = 0;
@@ -361,7 +360,7 @@ MG_UNUSED static inline int32_t mg_divide(int64_t total, uint32_t steps) {
 }
 
 MG_HOT static void mg_mean(int32_t *y, int64_t *total, uint32_t *steps, const mg_value *x, int n) {
-    if (*steps >= 1u << 30) { /* the past at half its weight: the counter must not run over */
+    if (*steps >= 1u << 30) { /* halve both: the counter must not overflow */
         for (int i = 0; i < n; i++) total[i] >>= 1;
         *steps /= 2u;
     }

@@ -1,6 +1,6 @@
-/* mgrade: numbers of an integer program several at a time, MG_LANES of them: with Arm Helium and AVX2 by their own
- * instructions, elsewhere as vectors of the compiler. Without MG_LANES they are taken one by one; the bits are the
- * same. MG_HIGH, where there is one, is the top half of products. */
+/* mgrade: vectors of MG_LANES numbers of an integer program: intrinsics on Arm Helium and AVX2, compiler vectors
+ * elsewhere. Without MG_LANES, loops run one by one and give the same bits. MG_HIGH, where it is defined, is the upper
+ * half of products. */
 #ifndef MGRADE_LANES_H
 #define MGRADE_LANES_H
 
@@ -9,7 +9,7 @@
 #if defined(MG_HELIUM)
 #define MG_LANES 4
 typedef int32x4_t mg_lanes;
-/* Over i < n; the last turn leaves out the lanes that are not in `here`. */
+/* Loops over i < n; in the last iteration, the predicate `here` masks the lanes beyond n. */
 #define MG_BY_LANES(...)                                                \
     for (; i < n; i += MG_LANES) {                                      \
         const mve_pred16_t here = vctp32q((uint32_t)(n - i));           \
@@ -39,13 +39,13 @@ MG_UNUSED static inline mg_lanes mg_at_most(mg_lanes x, int32_t most) { return v
 
 MG_UNUSED static inline mg_lanes mg_at_least(mg_lanes x, int32_t least) { return vmaxq_s32(x, vdupq_n_s32(least)); }
 
-/* What lies in the table `at` an entry, and the two after it. */
+/* Gathers the table entries at `at`, and the two after each. */
 MG_UNUSED static inline void mg_gather(mg_lanes *found, const int32_t *table, mg_lanes at) {
     MG_WRITTEN_OUT
     for (int k = 0; k < 3; k++) found[k] = vldrwq_gather_shifted_offset_s32(table + k, vreinterpretq_u32_s32(at));
 }
 
-/* x / 2^bits, rounded half up; bits of zero or less shift to the left. */
+/* x / 2^bits, rounded half up; bits of zero or less shift left. */
 MG_UNUSED static inline mg_lanes mg_move(mg_lanes x, int bits) { return vrshlq_n_s32(x, -bits); }
 
 #elif (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 9)) && !defined(MGRADE_PLAIN) && \
@@ -57,7 +57,7 @@ MG_UNUSED static inline mg_lanes mg_move(mg_lanes x, int bits) { return vrshlq_n
 #endif
 typedef int32_t mg_lanes __attribute__((vector_size(MG_LANES * 4)));
 typedef int32_t mg_loose __attribute__((vector_size(MG_LANES * 4), aligned(4), may_alias));
-/* Over i < n, as many as there are whole vectors of; i becomes the first that is left. */
+/* Loops over the whole vectors within n; leaves i at the first remaining element. */
 #define MG_BY_LANES(...) \
     for (; i + MG_LANES <= n; i += MG_LANES) { __VA_ARGS__ }
 #define MG_STORE_WHOLE(y, lanes) (*(mg_loose *)(void *)(y) = (lanes))
@@ -65,7 +65,7 @@ typedef int32_t mg_loose __attribute__((vector_size(MG_LANES * 4), aligned(4), m
 
 #if defined(MG_AVX2)
 #define MG_HALVES(x, y) _mm256_inserti128_si256(_mm256_castsi128_si256(MG_HALF(x)), MG_HALF(y), 1)
-/* By halves, as sums are stored: a processor waits before it loads at once what was stored in two parts. */
+/* In halves, as sums are stored: one load over two recent stores would stall. */
 #define MG_LOAD_WHOLE(x) ((mg_lanes)MG_HALVES(x, (x) + 4))
 #define MG_LOAD_SHORTS(x) ((mg_lanes)_mm256_cvtepi16_epi32(MG_HALF(x)))
 #define MG_LOAD_BYTES(x) ((mg_lanes)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(x))))
@@ -99,7 +99,7 @@ MG_UNUSED static inline mg_lanes mg_high(__m256i a, __m256i b) {
     return (mg_lanes)_mm256_blend_epi32(even, odd, 0xaa);
 }
 
-/* Four entries at a time: the table has one more than it needs. */
+/* Loads four entries at a time, which is why the table has one extra. */
 MG_UNUSED static inline void mg_gather(mg_lanes *found, const int32_t *table, mg_lanes at) {
     int32_t from[MG_LANES];
     MG_STORE_WHOLE(from, at);

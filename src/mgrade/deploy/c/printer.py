@@ -30,8 +30,8 @@ TYPES = {
     "uint16": "uint16_t",
     "uint32": "uint32_t",
 }
-# The call that each operation prints as. {y}: its value, {a} and {b}: what it reads, {wa}: how wide that is, {n}: how
-# wide it is, {s}: its state. In integer programs the e's are the fraction bits of a, b and y.
+# The call that each operation prints. {y}: its value, {n}: the width of y; {a} and {b}: the values it reads, {wa}: the
+# width of a; {s}: its state. In integer programs, {ea} and {eb} are the fraction bits of a and b.
 FLOAT = {
     "linear": "mg_linear({y}, {a}, {weight}, {bias}, {wa}, {n});",
     "embed": "mg_embed({y}, {a}, {table}, {tokens}, {n});",
@@ -72,7 +72,7 @@ INTEGER = {
 }
 
 
-# Names whose header or source would stand in the place of another: a library's folder comes before those of C.
+# Names whose files would shadow another header or source, since a library's own folder is searched first.
 TAKEN = (
     *(
         "arduino",
@@ -91,17 +91,17 @@ TAKEN = (
     ),
     *("iso646", "limits", "locale", "math", "setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio"),
     *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
-    # and those that C libraries include from their own
+    # and headers that C libraries include from their own
     *("alloca", "endian", "features", "newlib", "sched", "strings", "syslimits", "xlocale"),
 )
-# The headers that the C of a program needs beside it, whole numbers or not; the first is included by it.
+# The runtime headers of integer (True) and float programs (False); the model includes the first.
 RUNTIME = {True: ("mgrade_integer.h", "mgrade_lanes.h", "mgrade_dots.h"), False: ("mgrade_float.h",)}
-# Of a float program's outputs, as a share of the largest (or of 1): compilers and machines may sum in other orders.
+# Of a float program's outputs, relative to the largest (or to 1): compilers and machines may reorder sums.
 TOLERANCE = 1e-4
 
 
 def check_name(name: str) -> str:
-    """`name` if C takes it as an identifier."""
+    """Returns `name` if it is a valid name for the files and identifiers of an export."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or name.startswith(("mg_", "mgrade")):
         raise ValueError(
             "name must be small letters, digits and _, at most 40, begin with a letter and not with mg_ or mgrade,"
@@ -121,8 +121,8 @@ def print_c(
 ) -> dict[str, str]:
     """The files of an export, by name. `test` (time, inputs) or (time): inputs of the test vector.
 
-    `panel`: how many outputs of a float matrix lie side by side in memory; as many as a machine sums in registers.
-    `known`: what inputs and outputs are called, and how samples become steps and answers.
+    `panel`: how many outputs of a float matrix are adjacent in memory; ideally as many as a machine sums in registers.
+    `known`: names of inputs and outputs, and how samples become steps and answers.
     """
     printed = _Printed(program, check_name(name), panel, (known or About()).fit(program))
     table = "\n".join("    " + ", ".join(map(str, SIGMOID[i : i + 12])) + "," for i in range(0, len(SIGMOID), 12))
@@ -139,7 +139,7 @@ def print_c(
 
 
 class _Printed:
-    """The parts that the templates ask for."""
+    """The parts that fill the templates."""
 
     def __init__(self, program: Program, name: str, panel: int, known: About):
         self.program, self.name, self.panel = program, name, panel
@@ -196,12 +196,12 @@ class _Printed:
         call = re.sub(r"\{s\}(\w+)", rf"state->\1_{index}", call).format(**fields)
         after = []
         if fields["y"] == "output" and not program.integer and op.kind in ("gated", "rotate"):
-            hidden = f"state->hidden_{index}"  # which is their value, wherever it is read; here is a copy
+            hidden = f"state->hidden_{index}"  # where their value is kept: the output is a copy
             after.append(f"memcpy(output, {hidden}, sizeof {hidden});")
         return [*before, call, *after]
 
     def _line(self, index: int) -> tuple[list[str], dict[str, Any]]:
-        """What writes into the delay line of operation `index`, and what its call says about it."""
+        """The statements that write to the delay line of operation `index`, and its arguments in the call."""
         program, op = self.program, self.program.ops[index]
         line = program.state(index)[0]
         rows, source = line.shape[0], self.slots.where(op.args[0])
@@ -218,9 +218,9 @@ class _Printed:
         return push, fields | {"line": name}
 
     def _named(self, op: Op, name: str, array: npt.NDArray[Any]) -> str:
-        """The name of a constant; equal ones are one."""
+        """The name of a constant; equal constants share one."""
         array = self.program.in_c(name, array)
-        if not self.program.integer:  # inputs, then outputs: see the runtime
+        if not self.program.integer:  # the runtime expects (inputs, outputs)
             if (op.kind, name) == ("linear", "weight"):
                 array = np.concatenate([part.T.ravel() for part in _panels(array, self.panel)]).reshape(array.shape)
             elif (op.kind, name) == ("taps_input", "mix"):
@@ -230,14 +230,14 @@ class _Printed:
         return self.arrays.setdefault(key, (f"a{len(self.arrays)}", array))[0]
 
     def _unit(self) -> float:
-        """What rounding of outputs is measured by, however near to zero they are: 1, or less of a head in less."""
+        """The least magnitude that the tolerance is relative to: 1, or less if the head cannot reach that."""
         head = next((op for op in reversed(self.program.ops) if op.kind == "linear"), None)
         if head is None:
             return 1.0
         return min(1.0, float((np.abs(head.arrays["weight"]).sum(1) + np.abs(head.arrays["bias"])).max()))
 
     def test_vector(self, x: npt.NDArray[Any]) -> str:
-        """The inputs, the outputs that the interpreter gives, and how far from them is still right."""
+        """The header of the test vector: inputs, the interpreter's outputs, and the tolerance."""
         x = np.asarray(x)
         if not x.ndim or not len(x):
             raise ValueError(f"test must hold at least one step, got shape {x.shape}")
@@ -248,7 +248,7 @@ class _Printed:
         x = x.reshape(len(x), -1)
         tolerance = 0.0 if self.program.integer else TOLERANCE * max(self._unit(), float(np.abs(y).max()))
         lines = [
-            f"/* What {self.name} gives for some inputs. */",
+            f"/* Inputs of {self.name} and the expected outputs. */",
             f"#define {self.name.upper()}_TEST_STEPS {len(x)}",
             f"#define {self.name.upper()}_TEST_TOLERANCE {tolerance:.3e}",
         ]
@@ -260,7 +260,7 @@ class _Printed:
 
 
 def _scales(program: Program, index: int) -> dict[str, Any]:
-    """Shifts between the scales of the values that an operation reads and makes."""
+    """Shifts between the scales of the values that an operation reads and writes."""
     op, exponents = program.ops[index], program.exponents
     own, read = exponents[index + 1], [exponents[value] for value in op.args]
     fields: dict[str, Any] = {"ea": read[0], "eb": read[-1]}

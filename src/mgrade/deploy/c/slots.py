@@ -1,15 +1,15 @@
-"""Where values live during a step: in a few buffers, each used again as soon as nobody reads it any more."""
+"""Assigns the values of a step to a few buffers, each reused as soon as its value is no longer needed."""
 
 from __future__ import annotations
 
 from mgrade.deploy.program import Program
 
-# Operations that may write where they read, element by element.
+# Elementwise operations, which may write to the buffer they read.
 IN_PLACE = ("gelu", "glu", "add", "scale", "norm")
 
 
 class Slots:
-    """`sizes` of the buffers, and `where` each value is, as C says it."""
+    """The `sizes` of the buffers, and `where` each value is stored."""
 
     def __init__(self, program: Program):
         self.program = program
@@ -33,7 +33,7 @@ class Slots:
                     held.pop(slot, None)
 
     def _free(self, held: dict[int, int], width: int) -> int:
-        """A buffer that is free, best one large enough; a new one if there is none."""
+        """A free buffer, preferably large enough; a new one if none is free."""
         free = [slot for slot in range(len(self.sizes)) if slot not in held]
         if not free:
             self.sizes.append(width)

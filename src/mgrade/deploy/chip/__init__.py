@@ -1,12 +1,12 @@
-"""Chip in the loop: generated C, compiled for an Arm Cortex-M and run with its instruction set under QEMU.
+"""Chip in the loop: compiles generated C for an Arm Cortex-M and runs it under QEMU.
 
     from mgrade.deploy import chip
 
     measured = chip.run("vowels-c", "vowels", inputs, chip="cortex-m4")
     measured.outputs, measured.flash, measured.ram, measured.instructions
 
-Outputs come back to the bit. Costs are exact and the same on every run: bytes as linked, stack as used, instructions
-as executed. They are instructions, not cycles: no caches, no wait states.
+Outputs are exact to the bit. Costs are exact and reproducible: bytes as linked, stack as used, instructions as
+executed. These are instructions, not cycles: caches and wait states are not modelled.
 """
 
 from mgrade.deploy.chip.build import FLAGS

@@ -1,4 +1,4 @@
-"""The cores that can be emulated, and whether the tools for it are here."""
+"""The cores that can be emulated, and the tools that emulation needs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 
 
 class ChipError(RuntimeError):
-    """A model could not be built for a chip, or did not come to its end there; one line, which names the chip."""
+    """A model could not be built for a chip, or failed there. The message is one line that names the chip."""
 
 
 @dataclass(frozen=True)
 class Core:
-    """A core, and the board of QEMU's that has it."""
+    """A core, and the QEMU board that has it."""
 
     name: str
     flags: tuple[str, ...]
-    """What the compiler must know of the core."""
+    """Compiler flags for the core."""
     machine: str
-    """The board, as QEMU names it."""
+    """QEMU's name of the board."""
     board: str
-    """The family of the board: its memories are in the linker script of that name, its counter in harness.c."""
+    """The family of the board: the linker script of that name has its memories, harness.c its counter."""
     counter: int
     """Frequency of the board's counter, in hertz."""
 
@@ -43,8 +43,8 @@ CORES = {
 
 QEMU, GCC = "qemu-system-arm", "arm-none-eabi-gcc"
 COMPILERS = {"clang": ("clang-19", "clang"), "gcc": (GCC,)}
-"""Compilers and the names of their programs, by preference: clang's code executes fewer instructions on all chips here.
-Whatever compiles, GCC's linker and C library are used."""
+"""Compilers and the names of their executables, in order of preference: clang's code takes fewer instructions on all of
+these cores. Linker and C library are always GCC's."""
 
 _PACKAGES = {QEMU: "qemu-system-arm", GCC: "gcc-arm-none-eabi", "clang-19": "clang-19"}
 
@@ -57,7 +57,7 @@ def find_core(name: str) -> Core:
 
 
 def find_compiler(compiler: str | None) -> str:
-    """`compiler`, or for None the first that is here (the first of all where none is)."""
+    """Checks `compiler`; for None, picks the first that is installed, or the first of all if none is."""
     if compiler is None:
         return next((name for name in COMPILERS if program(name)), next(iter(COMPILERS)))
     if compiler not in COMPILERS:
@@ -66,12 +66,12 @@ def find_compiler(compiler: str | None) -> str:
 
 
 def program(compiler: str) -> str | None:
-    """The path of a compiler, if it is here."""
+    """The path of a compiler, if it is installed."""
     return next((path for name in COMPILERS[compiler] if (path := shutil.which(name))), None)
 
 
 def available(chip: str = "cortex-m55", compiler: str | None = None) -> str | None:
-    """None if models can be run on this chip with this compiler here; else one line that says what is missing."""
+    """None if this chip can be emulated here with this compiler; else one line that says what is missing."""
     wanted = find_compiler(compiler)
     find_core(chip)
     missing = [_PACKAGES[name] for name in (QEMU, GCC) if shutil.which(name) is None]

@@ -1,4 +1,4 @@
-"""Runs a program of ours under QEMU and reads what its harness reports (harness.c has the other side of it)."""
+"""Runs a program under QEMU and reads the report of its harness; harness.c is the other side."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy.typing as npt
 
 from mgrade.deploy.chip.cores import QEMU, ChipError, Core
 
-# Every instruction takes 2^7 ns of the emulated clock: more than two ticks of either board's counter, so that a
-# difference of two readings, off by less than one tick, gives the number of instructions exactly.
+# Every instruction takes 2^7 ns of the emulated clock, more than two ticks of either board's counter. The difference of
+# two readings is off by less than one tick, so it gives the number of instructions exactly.
 _SHIFT = 7
-_LOOP = 2 + 2 * 5000  # instructions of the harness's loop, which the counter is checked against
-_MOST = 10**9  # instructions of a step, before the counter has gone round
+_LOOP = 2 + 2 * 5000  # instructions of the harness's loop, to check the counter
+_MOST = 10**9  # instructions of a step; beyond, the counter wraps
 
 _DONE, _FAULT, _MISMATCH, _NO_FILE, _WRAPPED = 0, 101, 102, 103, 104
 
 
 class Report(NamedTuple):
-    """The harness's report, word by word."""
+    """The words of the harness's report."""
 
     input_letter: int
     input_bytes: int
@@ -46,7 +46,7 @@ class Report(NamedTuple):
 def emulate(
     program: Path, core: Core, inputs: npt.NDArray[Any], timeout: float
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], Report]:
-    """Runs `inputs` (sequences, steps, inputs): outputs (sequences, steps, outputs), instructions, the report."""
+    """Runs `inputs` (sequences, steps, inputs); returns outputs (sequences, steps, outputs), instructions, report."""
     folder = program.parent
     sequences, steps, width = inputs.shape
     header = struct.pack("<5I", ord(inputs.dtype.kind), inputs.itemsize, width, sequences * steps, steps)
@@ -72,7 +72,7 @@ def emulate(
 
 
 def _qemu(program: Path, core: Core, timeout: float) -> tuple[int, str]:
-    """The exit status, and the last line that the emulator said, warnings apart."""
+    """Runs the emulator; returns its exit status and the last line that it printed, except warnings."""
     machine = ["-M", core.machine, "-kernel", program.name, "-icount", f"shift={_SHIFT},sleep=off"]
     nothing = ["-nographic", "-monitor", "none", "-serial", "none", "-nic", "none"]
     words = [QEMU, *machine, *nothing, "-semihosting-config", "enable=on,target=native"]
@@ -87,7 +87,7 @@ def _qemu(program: Path, core: Core, timeout: float) -> tuple[int, str]:
 
 
 def _instructions(core: Core, ticks: npt.NDArray[np.uint32], report: Report) -> npt.NDArray[np.int64]:
-    """Instructions of each step, from its first to its return: without those that the harness counts around it."""
+    """Instructions of each step from its first to its return, without those of the harness around it."""
     ticks_each = 2**_SHIFT * core.counter / 1e9
     counted = np.rint(np.array([report.empty_ticks, report.loop_ticks]) / ticks_each).astype(np.int64)
     around = counted[0] - 1  # `empty` has one instruction
@@ -100,13 +100,13 @@ def _dtype(letter: int, size: int) -> np.dtype[Any]:
     return np.dtype(f"{chr(letter)}{size}")
 
 
-# Bits of the Configurable Fault Status Register, the telling ones first.
+# Bits of the Configurable Fault Status Register, the most specific first.
 _FAULTS = (
     (1 << 4 | 1 << 12 | 1 << 20, "the stack overflowed"),
     (1 << 16, "undefined instruction"),
-    (1 << 0 | 1 << 8, "jump to where there is no code"),
-    (1 << 17 | 1 << 18, "jump to an address that is none of a function"),
-    (1 << 19, "an instruction of a unit that the chip has not"),
+    (1 << 0 | 1 << 8, "jump to an address without code"),
+    (1 << 17 | 1 << 18, "jump to an address that is not a function"),
+    (1 << 19, "an instruction of a unit that the chip lacks"),
     (1 << 24, "unaligned access"),
     (1 << 25, "division by zero"),
     (1 << 1 | 1 << 7 | 1 << 9 | 1 << 15, "access to address {address:#010x}, where there is no memory"),
@@ -121,7 +121,7 @@ def _fault(program: Path, report: Report) -> str:
 
 
 def _place(program: Path, code: int) -> str:
-    """The function of an address, and the file and line."""
+    """The function, file and line of an address."""
     words = ["arm-none-eabi-addr2line", "-f", "-s", "-e", str(program), f"{code:#x}"]
     lines = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
     return f"in {lines[0]} ({lines[1]})" if len(lines) > 1 and lines[0] != "??" else f"at {code:#010x}"

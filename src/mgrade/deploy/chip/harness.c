@@ -1,13 +1,13 @@
-/* Runs a model on an emulated Cortex-M: start-up, then one call of its step after the other, then a report.
+/* Runs a model on an emulated Cortex-M: start-up, then its steps one by one, then a report.
 
    Files in the emulator's working folder (through semihosting), all little-endian:
      inputs.bin    header of 5 words, see `struct header`, then steps x MODEL_INPUTS values of MODEL_input
      outputs.bin   steps x MODEL_OUTPUTS values of MODEL_output
-     ticks.bin     steps words: what the counter advanced during each call of the step
+     ticks.bin     steps words: ticks of the counter during each step
      report.bin    one `struct report`
    The build defines MODEL_HEADER, MODEL_INPUTS, MODEL_OUTPUTS, MODEL_input, MODEL_output, MODEL_state, MODEL_init,
-   MODEL_step, and BOARD_MPS2 or BOARD_MPS3. Nothing of the C library is used here: whatever of it is linked is the
-   model's, and sections.ld counts it so. */
+   MODEL_step, and BOARD_MPS2 or BOARD_MPS3. The harness does not use the C library: sections.ld counts what is linked
+   of it as the model's. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,7 +27,7 @@ static uint32_t host(uint32_t operation, const void *arguments) {
 }
 
 static void __attribute__((noreturn)) leave(uint32_t status) {
-    const uint32_t arguments[2] = {0x20026 /* an exit of the application's own */, status};
+    const uint32_t arguments[2] = {0x20026 /* application exit */, status};
     for (;;) host(HOST_EXIT, arguments);
 }
 
@@ -41,10 +41,10 @@ static uint32_t open_file(const char *path, uint32_t length, uint32_t mode) {
 
 static void transfer(uint32_t operation, uint32_t handle, const void *data, uint32_t bytes) {
     const uint32_t arguments[3] = {handle, (uint32_t)data, bytes};
-    if (bytes && host(operation, arguments)) leave(NO_FILE); /* the answer is how many bytes are left */
+    if (bytes && host(operation, arguments)) leave(NO_FILE); /* returns how many bytes are left */
 }
 
-/* ---- The counter: runs with the emulated clock, which advances by the same time at every instruction ------------- */
+/* ---- The counter: follows the emulated clock, which advances equally with every instruction ---------------------- */
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
 
@@ -71,13 +71,13 @@ static uint32_t counter_wrapped(void) { return REGISTER(0x58101004); }
 #define ADVANCED "sub r0, r7, r6"
 #endif
 
-/* ---- Calls, counted and on a stack of their own ------------------------------------------------------------------ */
+/* ---- Counted calls on a separate stack --------------------------------------------------------------------------- */
 
 extern uint32_t stack_begin[], stack_end[];
 typedef void step_function(MODEL_state *, const MODEL_input *, MODEL_output *);
 
-/* Calls function(state, input, output) with the process stack, empty; what the counter advanced meanwhile. The
-   instructions around the call are the same for every function: what they cost is measured with `empty`. */
+/* Calls function(state, input, output) on the empty process stack; returns the ticks that it took. The instructions
+   around the call are the same for every function; calling `empty` measures them. */
 __attribute__((naked, noinline)) static uint32_t counted(step_function *function __attribute__((unused)),
                                                          MODEL_state *state __attribute__((unused)),
                                                          const MODEL_input *input __attribute__((unused)),
@@ -114,7 +114,7 @@ __attribute__((naked, noinline)) static void loop(void) { /* 2 + 2 x 5000 instru
             "bx lr");
 }
 
-/* What the step left of the pattern tells how deep it went. */
+/* How much of the pattern a step overwrites tells how deep its stack went. */
 #define PATTERN 0x5AA5C33Cu
 
 static void stack_paint(void) {
@@ -129,23 +129,23 @@ static uint32_t stack_used(void) {
 
 /* ---- Report ------------------------------------------------------------------------------------------------------ */
 
-/* A type as NumPy names it: a letter and a number of bytes. */
+/* The letter of a type in NumPy, where a number of bytes follows it. */
 #define LETTER(type)                                                                                               \
     _Generic((type)0, float: 'f', double: 'f', unsigned char: 'u', unsigned short: 'u', unsigned: 'u',             \
              unsigned long: 'u', signed char: 'i', short: 'i', int: 'i', long: 'i')
 
 struct header {
     uint32_t letter, bytes, inputs, steps;
-    uint32_t length; /* steps of a sequence: the state is initialised again after so many */
+    uint32_t length; /* steps of a sequence; the state is initialised before each */
 };
 
-extern uint8_t code_bytes[], constant_bytes[], static_bytes[]; /* sizes, in place of addresses; see sections.ld */
+extern uint8_t code_bytes[], constant_bytes[], static_bytes[]; /* their addresses are the sizes; see sections.ld */
 
-static struct report { /* in emulate.py too */
+static struct report { /* mirrored in emulate.py */
     uint32_t input_letter, input_bytes, inputs, output_letter, output_bytes, outputs;
     uint32_t state_bytes, stack_bytes, code_bytes, constant_bytes, static_bytes;
     uint32_t empty_ticks, loop_ticks;
-    uint32_t step, fault_status, fault_address, fault_code; /* where it stood; the last three after a fault only */
+    uint32_t step, fault_status, fault_address, fault_code; /* the current step; the last three only after a fault */
 } report;
 
 static void __attribute__((noreturn)) finish(uint32_t status) {
@@ -195,7 +195,7 @@ static void __attribute__((noreturn)) run(void) {
     report.empty_ticks = ticks_of((step_function *)(void *)empty, input, output);
     report.loop_ticks = ticks_of((step_function *)(void *)loop, input, output);
     stack_paint();
-    for (uint32_t byte = 0; byte < sizeof state; byte++) ((volatile uint8_t *)&state)[byte] = 0xA5; /* init's to fill */
+    for (uint32_t byte = 0; byte < sizeof state; byte++) ((volatile uint8_t *)&state)[byte] = 0xA5; /* init clears it */
 
     for (uint32_t first = 0; first < header.steps; first += AT_ONCE) {
         const uint32_t left = header.steps - first, count = left < AT_ONCE ? left : AT_ONCE;
@@ -219,11 +219,11 @@ void __attribute__((noreturn)) reset(void);
 void reset(void) {
     REGISTER(0xE000ED88) |= 0xFu << 20; /* the FPU, and the vector unit where there is one */
     __asm__ volatile("dsb\nisb");
-#ifdef BOARD_MPS2 /* reserved addresses below the stack, which QEMU lets be written to: the MPU does not */
+#ifdef BOARD_MPS2 /* the MPU traps writes to reserved addresses below the stack, which QEMU would allow */
     REGISTER(0xE000ED98) = 0;
     REGISTER(0xE000ED9C) = 0x10000000;
     REGISTER(0xE000EDA0) = 1u << 28 | 27u << 1 | 1; /* 2^28 bytes, no access */
-    REGISTER(0xE000ED94) = 1 | 4;                   /* everything else as without it */
+    REGISTER(0xE000ED94) = 1 | 4;                   /* everything else unrestricted */
     __asm__ volatile("dsb\nisb");
 #endif
     const uint32_t *source = data_load;
@@ -237,8 +237,8 @@ enum { STACKING_FAILED = 1u << 4 | 1u << 12 | 1u << 20 };
 __attribute__((noreturn, used)) static void report_fault(const uint32_t *frame) {
     const uint32_t status = REGISTER(0xE000ED28);
     report.fault_status = status;
-    report.fault_address = REGISTER(status & 0x80 ? 0xE000ED34 : 0xE000ED38); /* of memory management, or of the bus */
-    report.fault_code = status & STACKING_FAILED ? 0 : frame[6];              /* the program counter, pushed */
+    report.fault_address = REGISTER(status & 0x80 ? 0xE000ED34 : 0xE000ED38); /* MMFAR or BFAR */
+    report.fault_code = status & STACKING_FAILED ? 0 : frame[6];              /* the pushed program counter */
     finish(FAULT);
 }
 

@@ -1,4 +1,4 @@
-"""A model on a chip: what it computes there, and what that costs."""
+"""Runs a model on an emulated chip and measures its costs."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from mgrade.deploy.chip.emulate import emulate
 
 @dataclass(frozen=True, kw_only=True)
 class ChipRun:
-    """What a run brought back. Bytes and instructions are exact, and the same on every run."""
+    """The result of a run. Bytes and instructions are exact and reproducible."""
 
     outputs: npt.NDArray[Any]
-    """(steps, outputs), or (sequences, steps, outputs) as the inputs were; to the bit."""
+    """(steps, outputs), or (sequences, steps, outputs) if the inputs were sequences; exact to the bit."""
     counts: npt.NDArray[np.int64]
-    """(steps,) or (sequences, steps): instructions of each call of the step, from its first to its return."""
+    """(steps,) or (sequences, steps): instructions of each step, from its first to its return."""
     code_bytes: int
-    """Instructions of the model and of what it calls, as linked, without the harness."""
+    """Code of the model and of what it calls, as linked, without the harness."""
     constant_bytes: int
     """Weights and tables, likewise."""
     static_bytes: int
-    """Memory that the model has for itself, outside its state; 0 where it has no variables of its own."""
+    """Static variables of the model, outside its state; 0 if there are none."""
     state_bytes: int
-    """The state's struct."""
+    """Size of the state's struct."""
     stack_bytes: int
-    """How far down the step wrote into its stack, at the deepest; what calls it and interrupts come on top."""
+    """The deepest stack use of a step; callers and interrupts come on top."""
     chip: str
     compiler: str
-    """What the compiler says of its version."""
+    """Version of the compiler."""
     flags: tuple[str, ...]
-    """What the model was compiled with."""
+    """Flags that the model was compiled with."""
 
     @property
     def flash(self) -> int:
-        """Bytes that do not change: code and constants."""
+        """Bytes of flash: code and constants."""
         return self.code_bytes + self.constant_bytes
 
     @property
     def ram(self) -> int:
-        """Bytes that do: the state, the step's stack, and static variables if there are any."""
+        """Bytes of RAM: the state, the stack of a step, and static variables."""
         return self.state_bytes + self.stack_bytes + self.static_bytes
 
     @property
     def instructions(self) -> int:
-        """Of the longest step: what has to fit between two samples."""
+        """Instructions of the longest step, which must fit between two samples."""
         return int(self.counts.max())
 
     @property
     def instructions_min(self) -> int:
-        """Of the shortest step; equal to the maximum where a step's time does not depend on the data."""
+        """Instructions of the shortest step; fewer than the maximum if the time of a step depends on the data."""
         return int(self.counts.min())
 
 
@@ -73,11 +73,11 @@ def run(
 ) -> ChipRun:
     """Builds the model `name` in `folder` (NAME.h and all C files but main.c) and runs it on `inputs`.
 
-    inputs    (steps, inputs), or (steps,) where a step has one; or (sequences, steps, inputs), with the state
-              initialised before each sequence. Of the type that the model's header declares.
-    compiler  "gcc" or "clang"; None for the chip's preferred one that is here.
-    flags     for the model's files, after those of `build.model_flags`.
-    timeout   seconds of emulation, before the run is given up.
+    inputs    (steps, inputs), or (steps,) if a step has one input; or (sequences, steps, inputs), with the state
+              initialised before each sequence. The dtype must be the one that the model's header declares.
+    compiler  "gcc" or "clang"; None for the preferred one that is installed.
+    flags     further flags for the model's files, after those of `build.model_flags`.
+    timeout   seconds after which the emulation is aborted.
     """
     core, folder = find_core(chip), Path(folder).resolve()
     chosen = find_compiler(compiler)

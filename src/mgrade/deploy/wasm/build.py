@@ -1,4 +1,4 @@
-"""From a Program to WebAssembly: the generated C, compiled by clang without a C library."""
+"""Builds WebAssembly from a Program: its generated C, compiled by clang without a C library."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mgrade.deploy.wasm.module import FORMAT, VERSION, described
 
 HERE = Path(__file__).parent
 TOOLS = {"clang-19": ("clang-19", "clang"), "lld-19": ("wasm-ld-19", "wasm-ld")}
-"""The packages of Debian and Ubuntu, and the names of their programs by preference."""
+"""Debian and Ubuntu packages, and the names of their executables in order of preference."""
 FLAGS = (
-    # -O3 unrolls further: twice the code for whole numbers, and no faster
+    # -O3 unrolls more, which doubles the code of integer programs and makes it no faster
     *("--target=wasm32", "-std=c99", "-O2", "-msimd128", "-mbulk-memory"),
     *("-ffreestanding", "-nostdlib", "-nostdlibinc"),
     *WARNINGS,
@@ -29,8 +29,8 @@ FLAGS = (
 )
 RELAXED = ("-mrelaxed-simd",)
 PANEL = 32
-"""Outputs that eight vectors of WebAssembly hold, which a browser keeps in registers."""
-# Of the stack, beyond the values of a step: the operations' own.
+"""Outputs in eight WebAssembly vectors, which browsers keep in registers."""
+# Bytes of stack for the operations themselves, beyond the values of a step.
 _SPARE = 16384
 
 
@@ -41,9 +41,9 @@ def available() -> str | None:
 
 
 def to_wasm(program: Program, name: str = "model", relaxed: bool = False) -> bytes:
-    """The module: `exports.c.in` says what it exports, its section `mgrade` what it takes and gives.
+    """The module. `exports.c.in` has its exports; its section `mgrade` describes inputs and outputs.
 
-    `relaxed`: with vectors that multiply and add at once, which not every engine has; outputs differ by rounding.
+    `relaxed`: use fused multiply-add, which not every engine supports; outputs differ by rounding.
     """
     check_name(name)
     if missing := available():
@@ -62,7 +62,7 @@ def to_wasm(program: Program, name: str = "model", relaxed: bool = False) -> byt
 
 
 def save_wasm(program: Program, folder: str | Path, name: str = "model") -> None:
-    """Writes the module, the script that runs it and its description into a folder, each all or nothing."""
+    """Writes the module, the script that runs it and its description to a folder, each file atomically."""
     folder, files = Path(folder), wasm_files(program, name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def save_wasm(program: Program, folder: str | Path, name: str = "model") -> None
 
 
 def wasm_files(program: Program, name: str = "model") -> dict[str, bytes]:
-    """What `save_wasm` writes, by name."""
+    """The files that `save_wasm` writes, by name."""
     if name == "package":
         raise ValueError("name must not be 'package': package.json is another file of the package")
     modules = {f"{name}.wasm": to_wasm(program, name)}
@@ -98,12 +98,12 @@ def _exports(name: str) -> str:
 
 
 def _stack(program: Program) -> int:
-    """Bytes: what a step keeps its values in, and some."""
+    """Bytes of stack: the values of a step, and a reserve."""
     return (sum(Slots(program).sizes) * 4 + _SPARE + 15) // 16 * 16
 
 
 def _metadata(program: Program, name: str) -> dict[str, Any]:
-    """`input_units` and `output_units` have an offset and fraction bits for every channel.
+    """Describes a module. `input_units` and `output_units` have an offset and fraction bits for every channel:
 
     input = round((real - offset) 2**bits), real = offset + output / 2**bits.
     """

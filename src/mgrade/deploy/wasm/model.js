@@ -6,7 +6,7 @@
 //     const y = model.step(Float32Array.of(0.1, 0.2, 0.3));  // or model.step(7), if it takes tokens
 //     model.reset();
 //
-// Models of whole numbers take and give real numbers too: `step` converts. See `stepRaw` for the numbers themselves.
+// `step` takes and returns real numbers, converting them for integer models; `stepRaw` does not convert.
 
 const TYPES = {
   float32: Float32Array,
@@ -16,7 +16,7 @@ const TYPES = {
   uint16: Uint16Array,
 };
 const PAGE = 65536;
-/** A module of one function that multiplies and adds vectors at once. */
+/** A module with one function that uses a fused multiply-add, to probe for relaxed SIMD. */
 const PROBE = Uint8Array.of(
   ...[0, 97, 115, 109, 1, 0, 0, 0], // wasm, version 1
   ...[1, 5, 1, 96, 0, 1, 123], // a type: nothing -> v128
@@ -26,12 +26,12 @@ const PROBE = Uint8Array.of(
 
 export class Model {
   /**
-   * A model ready to run.
-   * @param {string | URL | ArrayBuffer | ArrayBufferView | WebAssembly.Module} source an address (in Node, a path
-   *     too), the bytes that are there, or a module compiled from them
+   * Loads a model.
+   * @param {string | URL | ArrayBuffer | ArrayBufferView | WebAssembly.Module} source a URL (in Node, also a path),
+   *     the bytes of a module, or a compiled module
    * @param {{streams?: number, relaxed?: string | URL | ArrayBuffer | ArrayBufferView | WebAssembly.Module}} options
-   *     how many independent streams it keeps states for, which share the weights; and the same model as NAME.relaxed.wasm,
-   *     which is faster and taken in the place of `source` where the engine knows its instructions
+   *     the number of independent streams, which share the weights; and the same model as NAME.relaxed.wasm, which is
+   *     faster and replaces `source` where the engine supports it
    */
   static async load(source, { streams = 1, relaxed } = {}) {
     const chosen = relaxed !== undefined && Model.relaxed ? relaxed : source;
@@ -40,31 +40,31 @@ export class Model {
     return new Model(module, await WebAssembly.instantiate(module), streams);
   }
 
-  /** Whether this engine knows the instructions of relaxed modules. */
+  /** Whether this engine supports relaxed modules. */
   static relaxed = WebAssembly.validate(PROBE);
 
-  /** `load` does this. */
+  /** Use `load` instead. */
   constructor(module, instance, streams) {
     if (!Number.isInteger(streams) || streams < 1) {
       throw new RangeError(`streams must be a whole number of at least 1, got ${streams}`);
     }
-    /** What the module says of itself: name, inputs, outputs, tokens, precision, types and fraction bits. */
+    /** The description in the module: name, inputs, outputs, tokens, precision, types and units. */
     this.metadata = describe(module);
     const { inputs, outputs, tokens } = this.metadata;
-    /** Channels of a sample; for a model of tokens, how many there are. */
+    /** Channels of a sample; for a model that reads tokens, the size of the vocabulary. */
     this.inputs = inputs;
     this.outputs = outputs;
     this.tokens = tokens;
     this.streams = streams;
 
     const wasm = instance.exports;
-    /** Bytes that one stream remembers. */
+    /** Bytes of state of one stream. */
     this.stateBytes = wasm.state_bytes();
     this._step = wasm.step;
     this._init = wasm.init;
     this._at = { input: wasm.input(), output: wasm.output() };
     this._states = [wasm.state(), ...further(wasm, this.stateBytes, streams - 1)];
-    // the memory never grows from here on: what these arrays look at stays where it is
+    // memory does not grow after this point, so these views stay valid
     const { buffer } = wasm.memory;
     this._memory = buffer;
     /** The buffers of the module, for `advance`. */
@@ -78,7 +78,7 @@ export class Model {
     this.reset();
   }
 
-  /** One sample, `inputs` real numbers or a token -> `outputs` real numbers, a new array. */
+  /** One sample, `inputs` real numbers or a token -> `outputs` real numbers in a new array. */
   step(x, stream = 0) {
     this._write(x, this._units);
     this.advance(stream);
@@ -86,24 +86,24 @@ export class Model {
     return Float32Array.from(this.output, (whole, i) => this._out[i][0] + whole * this._out[i][1]);
   }
 
-  /** The same without conversion: the numbers that the model itself takes and gives. */
+  /** The same without conversion: the model's own integers, if it is an integer model. */
   stepRaw(x, stream = 0) {
     this._write(x);
     this.advance(stream);
     return this.output.slice();
   }
 
-  /** One step from what is in `input` to what will be in `output`: nothing is copied, made or checked but `stream`. */
+  /** One step from `input` to `output`, without copies; nothing is checked but `stream`. */
   advance(stream = 0) {
     this._step(this._state(stream), this._at.input, this._at.output);
   }
 
-  /** The bytes that a stream remembers, where they lie in the module: for whoever looks on. */
+  /** The state of a stream, as a view of the module's memory. */
   state(stream = 0) {
     return new Uint8Array(this._memory, this._state(stream), this.stateBytes);
   }
 
-  /** A stream begins anew: one, or all of them. */
+  /** Restarts one stream, or all of them. */
   reset(stream) {
     const states = stream === undefined ? this._states : [this._state(stream)];
     for (const state of states) this._init(state);
@@ -128,7 +128,7 @@ export class Model {
     for (let i = 0; i < this.inputs; i++) {
       const [offset, scale] = units[i];
       const whole = Math.floor(Math.fround(Math.fround(x[i]) - offset) * scale + 0.5);
-      this.input[i] = Math.max(-this._half, Math.min(this._half - 1, whole)); // what is not a number becomes 0
+      this.input[i] = Math.max(-this._half, Math.min(this._half - 1, whole)); // NaN becomes 0
     }
   }
 }
@@ -155,7 +155,7 @@ function describe(module) {
   return metadata;
 }
 
-/** Where the states of more streams lie: behind all else, in memory that is added for them. */
+/** Addresses of the states of further streams: after everything else, in memory that is added for them. */
 function further(wasm, stateBytes, count) {
   const apart = Math.ceil(stateBytes / 16) * 16;
   const first = Math.ceil(wasm.__heap_base.value / 16) * 16;

@@ -1,4 +1,4 @@
-"""What is in a module: its sections, and the one that says what the model takes and gives."""
+"""Reads and extends modules: their sections, and the one that describes the model."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 FORMAT, VERSION = "mgrade-wasm", 2
 SECTION = "mgrade"
-"""Name of the custom section, a JSON object in UTF-8. Engines pass over it; model.js reads it."""
+"""Name of the custom section, a JSON object in UTF-8. Engines ignore it; model.js reads it."""
 _CUSTOM, _CODE = 0, 10
 _HEADER = b"\0asm\1\0\0\0"
 
 
 def described(module: bytes, description: dict[str, Any]) -> bytes:
-    """`module` with one section more, that says what it is."""
+    """`module` with an additional section that holds `description`."""
     name = SECTION.encode()
     content = bytes([len(name)]) + name + json.dumps(description).encode()
     return module + bytes([_CUSTOM]) + _leb(len(content)) + content
 
 
 def metadata(module: bytes) -> dict[str, Any]:
-    """What a module says of itself: name, inputs, outputs, tokens, precision, types and units."""
+    """The description in a module: name, inputs, outputs, tokens, precision, types and units."""
     name = SECTION.encode()
     start = bytes([len(name)]) + name
     for kind, content in _sections(module):
@@ -32,13 +32,13 @@ def metadata(module: bytes) -> dict[str, Any]:
 
 
 def code_bytes(module: bytes) -> int:
-    """Bytes of instructions, without the weights and what else is data."""
+    """Bytes of code, without weights and other data."""
     return sum(len(content) for kind, content in _sections(module) if kind == _CODE)
 
 
 def _sections(module: bytes) -> Iterator[tuple[int, bytes]]:
     if not module.startswith(_HEADER):
-        raise ValueError("the module is not WebAssembly: its first bytes are others")
+        raise ValueError("the module is not WebAssembly: its header is wrong")
     at = len(_HEADER)
     while at < len(module):
         kind, at = module[at], at + 1
@@ -50,7 +50,7 @@ def _sections(module: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _size(module: bytes, at: int) -> tuple[int, int]:
-    """The number that begins at a place, and where it ends."""
+    """The LEB128 number that begins at `at`, and where it ends."""
     size = 0
     for count, byte in enumerate(module[at : at + 5]):
         size |= (byte & 127) << 7 * count
@@ -60,7 +60,7 @@ def _size(module: bytes, at: int) -> tuple[int, int]:
 
 
 def _leb(number: int) -> bytes:
-    """Seven bits a byte, lowest first; all but the last have the highest bit set."""
+    """LEB128: seven bits per byte, lowest first; all bytes but the last have the top bit set."""
     parts = []
     while number > 127:
         parts.append(number & 127 | 128)

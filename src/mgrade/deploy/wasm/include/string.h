@@ -1,4 +1,4 @@
-/* All that the runtime asks of a C library, as the compiler's own: WebAssembly has instructions for it. */
+/* All that the runtime needs of a C library, as compiler built-ins: WebAssembly has instructions for them. */
 #ifndef MGRADE_STRING_H
 #define MGRADE_STRING_H
 
