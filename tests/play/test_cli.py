@@ -81,7 +81,7 @@ def test_rate_makes_sound_of_the_input(tmp_path):
     ("words", "message"),
     [
         (["nowhere"], "nowhere: is not an export (export.json), a finished run or a saved model"),
-        (["export", "--test", "3"], "--test takes sequences of a run, and export is none: give --run RUN as well"),
+        (["export", "--test", "3"], "--test takes sequences of a run, and export is not a run: add --run RUN"),
         (["export", "--test", "-1"], "--test must be at least 0, got -1"),
         (["export", "--labels", "a,b"], "labels must be 4, one for each, got 2"),
         (["export", "--rate", "3"], "samples_per_second must be whole, 1000 to 384000, got 3"),

@@ -157,7 +157,7 @@ def others():
 
 
 def test_a_port_that_cannot_be_is_one_line(server):
-    with pytest.raises(ValueError, match=f"port {server.server_port} of 127.0.0.1 cannot be listened on"):
+    with pytest.raises(ValueError, match=f"cannot listen on port {server.server_port} of 127.0.0.1"):
         Server(FILES, server.server_port)
     with pytest.raises(ValueError, match="port must be 0 to 65535, got 70000"):
         Server(FILES, 70000)

@@ -200,7 +200,7 @@ def test_a_playground_is_written_over_another_only(tmp_path):
     assert not (tmp_path / "public" / "examples.bin").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "index.html").write_text("my own")
-    with pytest.raises(ValueError, match="has files and is no playground"):
+    with pytest.raises(ValueError, match="has files and is not a playground"):
         write_site(site(shown), tmp_path / "mine")
     assert (tmp_path / "mine" / "index.html").read_text() == "my own"
     with pytest.raises(ValueError, match="is not a folder"):

@@ -114,10 +114,10 @@ def test_floats_and_other_chunks_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "this is no WAV file"),
-        (b"OggS" + b"\0" * 40, "this is no WAV file"),
+        (b"", "this is not a WAV file"),
+        (b"OggS" + b"\0" * 40, "this is not a WAV file"),
         (b"RIFF\0\0\0\0WAVE", "the WAV file has no samples"),
-        (b"RIFF\0\0\0\0WAVEdata\4\0\0\0\0\0\0\0", "does not say its format"),
+        (b"RIFF\0\0\0\0WAVEdata\4\0\0\0\0\0\0\0", "no format before its samples"),
         (
             b"RIFF\0\0\0\0WAVEfmt " + struct.pack("<IHHIIHH", 16, 6, 1, 8000, 8000, 1, 8) + b"data\1\0\0\0\0",
             "must hold PCM of 8 to 32 bits, or 32-bit floats; its format is 6, 8 bits",

@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_is_said_and_no_more(page, tmp_path):
     clip = write_wav(tmp_path / "mono.wav", np.zeros(10), RATE)
     with served(files_of(program_of())) as server:
         visit(page, server, "wav")
-        for path, message in ((tmp_path / "no.wav", "this is no WAV file"), (clip, "has 1 channels")):
+        for path, message in ((tmp_path / "no.wav", "this is not a WAV file"), (clip, "has 1 channels")):
             give_file(page, path)
             page.until(f"document.querySelector('.said').textContent.includes({message!r})")
         assert page.evaluate("document.querySelector('[value=microphone]').disabled")
@@ -144,7 +144,7 @@ def test_a_drawing_goes_as_far_as_one_says(page):
         draw_a_line(page)
         assert set_range(page, "100000", "100100") == ""
         run_until(page, 60)
-        page.until(f"{caption} === 'Input: 3 channels, each on a scale of its own'")
+        page.until(f"{caption} === 'Input: 3 channels, each on its own scale'")
         assert set_range(page, "20", "30") == ""
         drawn = np.array(run_until(page, 60)["inputs"])[:60, 0]
         assert np.isclose(drawn, 27.5, atol=0.1).sum() in range(28, 34)
@@ -206,7 +206,7 @@ def test_a_stream_begins_anew_after_every_window(page):
     with served(files_of(program, about)) as server:
         visit(page, server, "drawn")
         record = run_until(page, 40)
-        assert "anew every 14 samples" in page.evaluate("document.getElementById('subtitle').textContent")
+        assert "restarts every 14 samples" in page.evaluate("document.getElementById('subtitle').textContent")
         assert page.complaints == []
     assert_answers(program, record, 40)
     assert [step - record["first"] for step in record["begins"] if step >= record["first"]][:6] == list(range(0, 36, 7))

@@ -1,4 +1,4 @@
-"""The playground: a page that runs an exported model in the browser, sample by sample, and shows what moves inside.
+"""The playground: a page that runs an exported model in the browser, sample by sample, and shows its states.
 
 from mgrade.play import Server, open_exhibit, site, write_site
 

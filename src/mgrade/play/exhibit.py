@@ -1,4 +1,4 @@
-"""What a playground shows: a program and its module, what is known about them, and test data if they are asked for."""
+"""What a playground shows: a program, its module, what is known about them and, if asked for, test data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mgrade.deploy.source import Array, Sequence
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A program, its module, and what is known about both."""
+    """A program, its module, what is known about them, and test sequences."""
 
     name: str
     program: Program
@@ -30,17 +30,17 @@ class Exhibit:
 def open_exhibit(
     path: Path, *, run: Path | None = None, test: int = 0, labels: tuple[str, ...] = (), rate: int | None = None
 ) -> Exhibit:
-    """From the folder of an export, of a finished run or of a saved model, or from a file of a program.
+    """Opens the folder of an export, a finished run or a saved model, or a program file.
 
-    `run`, the one that an export was made from, gives names, rates and test data; `test` is how many sequences of the
-    latter go in. `labels` and `rate`, samples of sound a second, go before what is known.
+    `run`, the run that an export was made from, provides names, rates and test data; `test` is the number of test
+    sequences to include. `labels` and `rate`, in sound samples per second, override what is known.
     """
     if test < 0:
         raise ValueError(f"--test must be at least 0, got {test}")
     shown = _opened(path)
     origin = run or (path if (path / "recipe.json").is_file() else None)
     if test and origin is None:
-        raise ValueError(f"--test takes sequences of a run, and {path} is none: give --run RUN as well")
+        raise ValueError(f"--test takes sequences of a run, and {path} is not a run: add --run RUN")
     known = shown.about
     if run is not None:
         source = open_source(run)
@@ -63,7 +63,7 @@ def open_exhibit(
 
 
 def _misfit(program: Program, x: Array, label: int | None) -> str | None:
-    """Why a test sequence is none for `program`, if it is none."""
+    """Why a test sequence does not fit `program`; None if it does."""
     if program.tokens and x.ndim > 1:
         return f"a sample of the run has {x.shape[1]} values, and the model reads tokens"
     if not program.tokens and x.shape[1:] != (program.inputs,):
@@ -93,12 +93,12 @@ def _opened(path: Path) -> Exhibit:
 
 
 def _unknown(program: Program) -> About:
-    """One output is hardly a class."""
+    """What to assume without a description: a single output is hardly a class."""
     return About(classes=program.outputs > 1)
 
 
 def _from_export(folder: Path) -> Exhibit:
-    """Its own module, where it was made for pages; else one is made from its program."""
+    """An export to wasm brings its own module; for others, one is built from the program."""
     description, program = read_export(folder)
     try:
         name = check_name(str(description.get("name")))

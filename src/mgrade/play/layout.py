@@ -1,4 +1,4 @@
-"""Where what a stream remembers lies in the module's memory, layer by layer, and where taps read in it."""
+"""The layout of a stream's state in the module's memory, layer by layer, and the places where taps read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mgrade.deploy.c.fields import Field, state_fields
 from mgrade.deploy.program import Op
 from mgrade.play.watch import watched
 
-# A tap is drawn where the weights of a channel have a peak of at least this share of its highest.
+# Taps are drawn at peaks of a channel's weights that exceed this share of its highest.
 PEAK = 0.2
 
 
@@ -26,18 +26,18 @@ def fields(program: Program) -> Fields:
 
 
 class Layout(NamedTuple):
-    """Of a program's state and of its twin's, as the page needs it."""
+    """The layout of a program's state and of its twin's, as the page needs it."""
 
     layers: list[dict[str, Any]]
-    """Delay line and recurrent state of each layer, as far as it has them, and its gates in the twin's state."""
+    """Delay line and recurrent state of each layer, where it has them, and its gates in the twin's state."""
     copies: list[list[int]]
-    """What the twin takes over: from where, to where, how many bytes; empty if there is no gate to be seen."""
+    """What the twin copies from the model's state: source, target, number of bytes. Empty if there are no gates."""
     end: int
-    """Where the state ends, in bytes."""
+    """The end of the state, in bytes."""
 
 
 def layout(program: Program) -> Layout:
-    """Where everything is."""
+    """The layout of `program`."""
     where = fields(program)
     end = max((field.offset + field.bytes for field in where.values()), default=0)
     if not any(op.kind == "gated" for op in program.ops):
@@ -50,7 +50,7 @@ def layout(program: Program) -> Layout:
 
 
 def _layers(program: Program, where: Fields, gates: dict[int, Field]) -> list[dict[str, Any]]:
-    """A layer ends with its recurrence, or where the next convolution begins."""
+    """Groups operations into layers: a layer ends with its recurrence, or where the next convolution begins."""
     found: list[dict[str, Any]] = []
     for index, op in enumerate(program.ops):
         kind = "line" if "lag" in op.arrays else "hidden" if op.kind in ("gated", "rotate") else None
@@ -96,10 +96,10 @@ def _exponent(program: Program, value: int) -> int:
 
 
 def _kernel(op: Op, rows: int) -> npt.NDArray[np.float64]:
-    """The weight (channels, rows) of every lag."""
+    """The weights (channels, rows) at every lag."""
     weight = op.arrays["weight"].astype(np.float64)
     weight = weight.T if op.kind == "filter" else weight
-    if "multiplier" in op.arrays:  # whole numbers have a scale per channel
+    if "multiplier" in op.arrays:  # integer weights have a scale per channel
         weight = weight * factor(op.arrays["multiplier"])[:, None]
     lag = np.broadcast_to(op.arrays["lag"], weight.shape).astype(np.int64)
     kernel = np.zeros((len(weight), rows))
@@ -112,7 +112,7 @@ def _shares(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _peaks(kernel: npt.NDArray[np.float64]) -> list[list[int]]:
-    """Channel and lag of every tap: where a channel's weights are highest between two neighbours."""
+    """Channel and lag of every tap: the local peaks of a channel's weights."""
     size = np.abs(kernel)
     edged = np.pad(size, ((0, 0), (1, 1)))
     high = (size >= edged[:, :-2]) & (size > edged[:, 2:]) & (size > PEAK * size.max(1, initial=0, keepdims=True))

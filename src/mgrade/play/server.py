@@ -1,4 +1,4 @@
-"""Serves a playground to this machine alone: fixed files in memory, behind a token, on the loopback address."""
+"""Serves a playground to this machine only: fixed files in memory, behind a token, on the loopback address."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADERS = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    # no other page in the same process: timers are then as fine as they come
+    # isolates the page in its own process, which allows the finest timers
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -34,7 +34,7 @@ HEADERS = {
 
 
 class Server(ThreadingHTTPServer):
-    """Listens on a port of the loopback address; `address` is where the page is."""
+    """Listens on a port of the loopback address; `address` is the URL of the page."""
 
     daemon_threads = True
 
@@ -46,29 +46,29 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
-            raise ValueError(f"port {port} of {HOST} cannot be listened on: {error.strerror}") from None
+            raise ValueError(f"cannot listen on port {port} of {HOST}: {error.strerror}") from None
         self.hosts = (f"{HOST}:{self.server_port}", f"localhost:{self.server_port}")
 
     @property
     def address(self) -> str:
-        """Of the page, with its token."""
+        """The URL of the page, with its token."""
         return f"http://{HOST}:{self.server_port}/{self.token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever breaks off a connection has no more to say; anything else is ours, and is shown."""
+        """Ignores connections that the client broke off; shows any other error, since it is ours."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD. A path is compared, whole, and never resolved."""
+    """Answers GET and HEAD. Paths are only compared as a whole, never resolved."""
 
     server: Server
     protocol_version = "HTTP/1.1"
     timeout = 20
 
     def do_GET(self) -> None:
-        """A file, or an error of one line."""
+        """Sends a file, or an error of one line."""
         if self.headers.get_all("Host") not in [[host] for host in self.server.hosts]:
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
             return
@@ -82,16 +82,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND if known else HTTPStatus.FORBIDDEN)
 
     def do_HEAD(self) -> None:
-        """The same without the file."""
+        """Sends the same without the body."""
         self.do_GET()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What is no request, or none of the two, is refused like the rest."""
-        other = code == HTTPStatus.NOT_IMPLEMENTED  # how the library calls another method
+        """Refuses malformed requests and other methods in the same way."""
+        other = code == HTTPStatus.NOT_IMPLEMENTED  # the library's status for other methods
         self._refuse(HTTPStatus.METHOD_NOT_ALLOWED if other else HTTPStatus(code))
 
     def _refuse(self, status: HTTPStatus) -> None:
-        self.close_connection = True  # what follows may be the body of something
+        self.close_connection = True  # what follows may be a request body
         self._answer(status, f"{status.value} {status.phrase}\n".encode(), "text/plain; charset=utf-8")
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str | None) -> None:
@@ -109,4 +109,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal is for the address."""
+        """Logs nothing: the terminal shows the address."""

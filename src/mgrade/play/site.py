@@ -1,4 +1,4 @@
-"""The files of a playground: the page, the export's module, the twin that shows its gates, and what both are."""
+"""The files of a playground: the page, the export's module, the twin that shows its gates, and their description."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mgrade.play.watch import watched
 PAGE = Path(__file__).parent / "page"
 INDEX = "playground.json"
 FORMAT, VERSION = "mgrade-playground", 1
-# Of test data: a page is no archive.
+# The most bytes of test data: a page is not an archive.
 MOST_BYTES = 64 << 20
 
 
 def site(exhibit: Exhibit) -> dict[str, bytes]:
-    """All files of a playground, by name; gates are left out where no compiler for the twin is."""
+    """All files of a playground, by name; without a compiler for the twin, gates are left out."""
     program, where = exhibit.program, layout(exhibit.program)
     files = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
     files["model.js"] = (Path(wasm.__file__).parent / "model.js").read_bytes()
@@ -55,23 +55,25 @@ def _described(exhibit: Exhibit) -> dict[str, Any]:
 
 
 def _packed(exhibit: Exhibit) -> bytes:
-    """One after the other: token ids in 16 bits, or numbers in float32; little-endian."""
+    """The sequences one after another, little-endian: token ids as uint16, or numbers as float32."""
     kind = "<u2" if exhibit.program.tokens else "<f4"
     data = b"".join(np.ascontiguousarray(x, kind).tobytes() for x, _ in exhibit.examples)
     if len(data) > MOST_BYTES:
-        raise ValueError(f"test sequences must be at most {MOST_BYTES:,} bytes, got {len(data):,}: take fewer")
+        raise ValueError(f"test sequences must be at most {MOST_BYTES:,} bytes, got {len(data):,}: include fewer")
     return data
 
 
 def write_site(files: Mapping[str, bytes], folder: Path) -> None:
-    """Writes a playground into a folder that is new, empty or an earlier playground; the index goes last."""
+    """Writes a playground to a folder that is new, empty or holds an earlier playground; the index is written last."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: is not a folder")
     if folder.is_dir() and any(folder.iterdir()):
-        read_description(folder / INDEX, FORMAT, VERSION, f": {folder} has files and is no playground: choose another")
+        read_description(
+            folder / INDEX, FORMAT, VERSION, f": {folder} has files and is not a playground: choose another"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for stale in ("gates.wasm", "examples.bin"):  # of an earlier one, perhaps nobody's business here
+        for stale in ("gates.wasm", "examples.bin"):  # of an earlier playground, perhaps private data
             if stale not in files:
                 (folder / stale).unlink(missing_ok=True)
         for name in sorted(files, key=lambda name: name == INDEX):

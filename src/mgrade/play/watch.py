@@ -1,4 +1,4 @@
-"""A twin of a program that also remembers its gates: same outputs, and one step of every gate's logits in its state."""
+"""A twin of a program: it gives the same outputs, and also keeps the logits of every gate in its state."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mgrade.deploy.program import Op, Program
 
 
 def watched(program: Program) -> tuple[Program, dict[int, int]]:
-    """The twin, and the operation in it for each of the program's.
+    """The twin, and for each operation of the program its index in the twin.
 
-    Before every `gated` operation stands a delay line of one row over the gate: what was written into it is there to
-    be read after the step, exactly as the recurrence saw it. What the line gives, nobody reads.
+    The twin has a one-row delay line over the gate before every `gated` operation. After a step, the line still holds
+    the gate exactly as the recurrence saw it. Nothing reads the line's output.
     """
     ops, exponents = list[Op](), list(program.exponents[:1])
     value, number = {0: 0}, dict[int, int]()
@@ -30,7 +30,7 @@ def watched(program: Program) -> tuple[Program, dict[int, int]]:
 
 
 def _line(program: Program, gate: int, at: int) -> Op:
-    """A delay line of one row over value `gate` of the program, which is value `at` of the twin."""
+    """A one-row delay line over value `gate` of the program, which is value `at` of the twin."""
     width = program.widths[gate]
     lag = np.zeros((width, 1), np.uint16)
     if not program.integer:

@@ -1,17 +1,17 @@
-// The input as it was, the outputs as they are, and the winning class over time.
+// Charts of the input history, the current outputs, and the winning class over time.
 
 import { largest, softmax } from "./engine.js";
 import { colour, element, Heat, sharp } from "./heat.js";
 
-/** More channels than this are shown as cells, not as lines. */
+/** With more channels than this, the input is drawn as cells, not as lines. */
 const MOST_LINES = 6;
-/** Where one channel moves by less than this share of the largest value, each is drawn on a scale of its own. */
+/** If a channel moves by less than this share of the largest value, each channel gets its own scale. */
 const FLAT = 0.02;
-/** More outputs than this: only the highest are shown. */
+/** With more outputs than this, only the highest are shown. */
 const MOST_BARS = 40;
 const SHOWN = 12;
 
-/** A colour for each of many, told apart as well as can be. */
+/** Distinct colours for many items. */
 function paint(index) {
   return `oklch(${colour("--series")} ${(index * 137.5 + 235) % 360})`;
 }
@@ -77,7 +77,7 @@ export class Scope {
     this.scale = Math.max(most, this.scale * 0.98);
     const moves = ends.map(([least, largest]) => largest - least).filter((range) => range > 0);
     const apart = ends.length > 1 && Math.min(...moves) < FLAT * most;
-    const text = `${this.what}${apart ? ", each on a scale of its own" : ""}`;
+    const text = `${this.what}${apart ? ", each on its own scale" : ""}`;
     if (this.caption.textContent !== text) this.caption.textContent = text;
     context.strokeStyle = colour("--line");
     if (!apart) context.strokeRect(0, height / 2, width, 0);
@@ -98,7 +98,7 @@ export class Scope {
   }
 }
 
-/** The least and the largest value of a channel in the history. */
+/** The smallest and the largest value of a channel in the history. */
 function reach(low, high, channel) {
   let [least, largest] = [Infinity, -Infinity];
   for (let age = 0; age < low.held; age++) {
@@ -146,14 +146,14 @@ export class Bars {
   }
 }
 
-/** The winning class, column by column; below it, thinner, the class that test data belong to. */
+/** The winning class, column by column, and below it, thinner, the true class of test data. */
 export class Timeline {
   constructor(parent, engine, labels) {
     Object.assign(this, { engine, labels, scale: 1e-9 });
     this.classes = engine.site.about.classes;
     const figure = element(parent, "figure");
     this.known = engine.site.examples.some(({ label }) => label !== null);
-    const below = this.known ? "; below it, the right one of test data" : "";
+    const below = this.known ? "; below it, the true class of test data" : "";
     const title = this.classes ? `Winning class over time${below}` : "Outputs over time";
     element(figure, "figcaption").textContent = title;
     this.canvas = element(figure, "canvas", "timeline");

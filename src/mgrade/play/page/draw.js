@@ -1,4 +1,4 @@
-// A signal drawn by hand: a canvas for pointers and arrow keys, ready-made shapes, and for tokens a line of text.
+// Signals drawn by hand: a canvas for pointer and arrow keys, ready-made shapes, and a line of text for tokens.
 
 import { colour, element, sharp } from "./heat.js";
 
@@ -10,12 +10,12 @@ const SHAPES = {
   silence: () => 0,
 };
 
-/** Values of a drawing are at most so large: a model squares and adds them up in float32. */
+/** The largest value of a drawing: models square values and sum them in float32. */
 const LARGEST = 1e15;
 
 export class Sketch {
-  /** A channel of `points` for each of `names`, between -`limit` and `limit`; with `say`, which hears complaints, these
-   * can be set. */
+  /** One channel of `points` for each of `names`, from -`limit` to `limit`. With `say`, which receives error messages,
+   * the range can be set. */
   constructor(parent, names, points, limit, say) {
     Object.assign(this, { points, say, channel: 0, cursor: 0 });
     this.values = names.map(() => new Float32Array(points));
@@ -57,7 +57,7 @@ export class Sketch {
     };
   }
 
-  /** Two numbers: the lowest and the highest value of the chosen channel, in the model's own units. */
+  /** Two inputs: the lowest and the highest value of the chosen channel, in the model's own units. */
   _ends(parent) {
     const pair = element(parent, "span", "range");
     this.inputs = ["From ", "to "].map((name, end) => {
@@ -70,7 +70,7 @@ export class Sketch {
     });
   }
 
-  /** The chosen channel between two other values: its drawing keeps its shape. */
+  /** Changes the range of the chosen channel; its drawing keeps its shape. */
   _rescale([low, high]) {
     if (!(low < high && -low <= LARGEST && high <= LARGEST)) {
       return this.say(`A drawing goes from a number to a larger one, within ±${LARGEST.toExponential()}.`);
@@ -159,7 +159,7 @@ export class Sketch {
   }
 }
 
-/** Tokens from text: symbols of one letter side by side, longer ones and numbers between spaces. */
+/** Tokens from text: one-letter symbols need no spaces; longer ones and numbers are separated by spaces. */
 export function readTokens(text, symbols, count) {
   const letters = symbols.length > 0 && symbols.every((symbol) => symbol.length === 1);
   const words = letters ? Array.from(text.replace(/\s/g, "")) : text.split(/\s+/).filter(Boolean);

@@ -1,14 +1,14 @@
-// Runs the model one sample at a time, and keeps what the page shows: the state as it lies in the module's memory, and
-// a history in columns of `stride` steps each.
+// Runs the model one sample at a time and keeps what the page shows: views of the state in the module's memory, and a
+// history with one column per `stride` steps.
 
 import { Model } from "./model.js";
 
-/** The history reaches back so many seconds, within these numbers of columns. */
+/** Seconds of history, and limits on its number of columns. */
 const SECONDS = 8;
 const [LEAST_COLUMNS, MOST_COLUMNS] = [60, 240];
-/** Steps a second where nothing is known. */
+/** Steps per second if the rate is unknown. */
 const PACE = 20;
-/** Steps that `record` gives back, at most; fewer where they are wide. */
+/** The most steps that `record` returns; fewer if steps have many numbers. */
 const RECORDED = 4096;
 const RECORDED_NUMBERS = 1 << 20;
 const TYPES = {
@@ -19,7 +19,7 @@ const TYPES = {
   uint16: Uint16Array,
 };
 
-/** The last rows that were pushed, `width` numbers each. */
+/** A ring buffer of the last rows that were pushed, `width` numbers each. */
 export class Ring {
   constructor(width, length) {
     this.width = width;
@@ -32,12 +32,12 @@ export class Ring {
     this.data.set(values, (this.count++ % this.length) * this.width);
   }
 
-  /** Of how many rows there are. */
+  /** The number of rows it holds. */
   get held() {
     return Math.min(this.count, this.length);
   }
 
-  /** Where the row of `age` begins in `data`: 0 is the newest. */
+  /** The start of the row of `age` in `data`; age 0 is the newest. */
   at(age) {
     return ((this.count - 1 - age) % this.length) * this.width;
   }
@@ -47,7 +47,7 @@ export class Ring {
   }
 }
 
-/** Numbers somewhere in a state, as the real numbers that they stand for. */
+/** A view of numbers in a state, read as the real numbers that they stand for. */
 class View {
   constructor(state, { offset, shape, type, exponent }) {
     const size = shape.reduce((product, side) => product * side, 1);
@@ -56,13 +56,13 @@ class View {
     this.unit = 2 ** -exponent;
   }
 
-  /** A new array of all of them. */
+  /** All numbers in a new array. */
   read() {
     return Float32Array.from(this.raw, (number) => number * this.unit);
   }
 }
 
-/** A delay line: a ring of rows in the module's memory, of which `at` is the newest. */
+/** A delay line: a ring buffer of rows in the module's memory; `at` is the newest row. */
 class Line extends View {
   constructor(state, facts) {
     super(state, facts);
@@ -70,12 +70,12 @@ class Line extends View {
     [this.rows, this.channels = 1] = facts.shape;
   }
 
-  /** Where the row of a lag begins in `raw`. */
+  /** The start of the row of a lag in `raw`. */
   begin(lag) {
     return ((this._at[0] - lag + this.rows) % this.rows) * this.channels;
   }
 
-  /** Rows by lag, the newest first; of tokens, null where none has come yet. */
+  /** Rows by lag, newest first; for tokens, null where there has been none yet. */
   byLag() {
     const all = this.read();
     const shown = this.raw instanceof Uint16Array ? (one) => (one ? one - 1 : null) : (one) => one;
@@ -87,10 +87,10 @@ class Line extends View {
 }
 
 export class Engine {
-  /** What `site` describes, ready to run. */
+  /** Loads what `site` describes. */
   static async load(site) {
     const [model, twin] = await Promise.all([
-      Model.load("model.wasm", { streams: 2 }), // the second stream is the stopwatch's
+      Model.load("model.wasm", { streams: 2 }), // the second stream is for the stopwatch
       site.twin.length ? Model.load("gates.wasm") : null,
     ]);
     return new Engine(site, model, twin);
@@ -109,14 +109,14 @@ export class Engine {
     this.sound = site.about.samples_per_second !== null;
     this.outputs = new Float32Array(model.outputs);
     const { samples_per_second: samples, steps_per_second: steps, frame, window } = site.about;
-    /** Samples that a step takes, one after the other, and the channels of each. */
+    /** Successive samples per step, and channels per sample. */
     this.frame = this.sound ? model.inputs : frame;
     this.channels = model.tokens ? 1 : model.inputs / this.frame;
-    /** Steps after which a stream begins anew, where the model learned from pieces of that length. */
+    /** Steps after which the stream restarts, if the model was trained on pieces of that length. */
     this.window = window === null ? Infinity : Math.floor(window / frame);
 
     const rate = samples === null ? steps : samples / model.inputs;
-    /** Steps of a second, and whether that is known. */
+    /** Steps per second, and whether that rate is known. */
     this.rate = rate ?? PACE;
     this.known = rate !== null;
     this.columns = Math.round(Math.max(LEAST_COLUMNS, Math.min(MOST_COLUMNS, SECONDS * this.rate)));
@@ -146,7 +146,7 @@ export class Engine {
     this.reset();
   }
 
-  /** The stream begins anew; what it showed stays on the page. */
+  /** Restarts the stream; the history stays on the page. */
   reset() {
     this.model.reset(0);
     this.since = 0;
@@ -154,7 +154,7 @@ export class Engine {
     this._fresh = true;
   }
 
-  /** One sample: channels, or a token. `truth`: the class it belongs to, if that is known. `close` ends the column. */
+  /** Runs one step. `x`: channels or a token; `truth`: its class, if known; `close` ends the column. */
   step(x, { truth = -1, close = false } = {}) {
     const closing = close || this._inColumn + 1 >= this.stride;
     if (closing && this.twin) this._lend();
@@ -169,18 +169,18 @@ export class Engine {
     this._fresh = false;
   }
 
-  /** The twin takes over the state before a step … */
+  /** Before a step, the twin takes over the model's state … */
   _lend() {
     const [from, to] = [this.model.state(), this.twin.state()];
     for (const [source, target, bytes] of this.site.twin) to.set(from.subarray(source, source + bytes), target);
   }
 
-  /** … and takes the same step: its outputs are the model's, and its gates are there to be read. */
+  /** … and then runs the same step: its outputs equal the model's, and its gates can be read. */
   _mirror() {
     this.twin.input.set(this.model.input);
     this.twin.advance();
     if (this.twin.output.some((value, index) => !Object.is(value, this.model.output[index]))) {
-      throw new Error(`step ${this.steps}: the twin that shows the gates gives other outputs than the model`);
+      throw new Error(`step ${this.steps}: the twin that shows the gates gives different outputs from the model`);
     }
   }
 
@@ -219,13 +219,13 @@ export class Engine {
     this.high = new Float32Array(this.channels).fill(-Infinity);
   }
 
-  /** The first number of the last inputs, oldest first. */
+  /** The first number of each of the last inputs, oldest first. */
   recent(count) {
     const held = Math.min(count, this._inputs.held);
     return Array.from({ length: held }, (_, index) => this._inputs.row(held - 1 - index)[0]);
   }
 
-  /** What was fed and given of late, oldest first; `begins` are the steps before which the stream began anew. */
+  /** Recent inputs and outputs, oldest first; `begins`: steps at which the stream had restarted. */
   record() {
     const ages = Array.from({ length: this._inputs.held }, (_, index) => this._inputs.held - 1 - index);
     const rows = (ring) => ages.map((age) => Array.from(ring.row(age)));
@@ -234,7 +234,7 @@ export class Engine {
     return { first, inputs: rows(this._inputs), outputs: rows(this._outputs), begins };
   }
 
-  /** Every layer's memory now, and its gates at the end of the last column. */
+  /** Every layer's current state, and its gates at the end of the last column. */
   inside() {
     return this.layers.map(({ line, hidden }, index) => {
       const gates = this.history.gates[index];
@@ -247,7 +247,7 @@ export class Engine {
   }
 }
 
-/** Times steps of the model on a stream of its own: clocks are coarse, so many at once. */
+/** Times steps of the model on a separate stream, many at once because clocks are coarse. */
 export class Stopwatch {
   constructor(model) {
     this.model = model;
@@ -255,7 +255,7 @@ export class Stopwatch {
     this.times = [];
   }
 
-  /** Microseconds of a step, the median of the last measurements; each takes about `least` milliseconds. */
+  /** Microseconds per step: the median of the last measurements, each of about `least` milliseconds. */
   measure(least = 2) {
     for (;;) {
       const begin = performance.now();

@@ -1,13 +1,13 @@
-// Strips of cells: one number each, from cold over nothing to warm, or from nothing to full.
+// Strips of coloured cells, one number each: from cold through neutral to warm, or from empty to full.
 
-/** Rows or columns beyond this are thinned out: there is no room for them. */
+/** Rows or columns beyond these are subsampled to fit. */
 const MOST_ROWS = 128;
 const MOST_COLUMNS = 1024;
 const HALF = 128;
-/** Small numbers are shown larger than they are, or few would be seen beside the largest. */
+/** An exponent that makes small numbers visible beside large ones. */
 const CURVE = 0.6;
 
-/** 256 colours between those of the style sheet, as a canvas holds them; signed, number HALF is that of zero. */
+/** 256 colours interpolated from the style sheet, as canvas pixels; if signed, entry HALF is zero. */
 function palette(names, signed) {
   const stops = names.map((name) => rgb(colour(name)));
   return Uint32Array.from({ length: 2 * HALF }, (_, index) => {
@@ -20,7 +20,7 @@ function palette(names, signed) {
   });
 }
 
-/** A colour of the style sheet. */
+/** A colour from the style sheet. */
 export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
@@ -35,7 +35,7 @@ function rgb(named) {
 const PALETTES = { signed: ["--cold", "--cell", "--warm"], unit: ["--cell", "--gate"] };
 
 export class Heat {
-  /** columns x rows of numbers; `signed` ones find their own scale, `unit` ones go from 0 to 1. */
+  /** A grid of columns x rows; `signed` numbers are scaled to the largest, `unit` numbers go from 0 to 1. */
   constructor(parent, { title, columns, rows, kind, from, to }) {
     Object.assign(this, { kind, columns, rows, scale: 1e-9 });
     this.across = Math.ceil(columns / MOST_COLUMNS);
@@ -62,7 +62,7 @@ export class Heat {
     this.palette = palette(PALETTES[this.kind], this.kind === "signed");
   }
 
-  /** value(column, row): columns go to the right, rows down. NaN is nothing. */
+  /** value(column, row): columns run to the right, rows down. NaN leaves a cell empty. */
   draw(value) {
     const { canvas, pixels, palette: colours } = this;
     const none = this.kind === "signed" ? HALF : 0;
@@ -81,7 +81,7 @@ export class Heat {
   }
 }
 
-/** A delay line: time goes to the right, up to now; above it how much taps read of each delay, in it where they do. */
+/** A delay line: time runs right, up to now. Above it, the weight of the taps at each delay; in it, their places. */
 export class LineHeat extends Heat {
   constructor(parent, line, facts) {
     const { rows, channels } = line;
@@ -96,7 +96,7 @@ export class LineHeat extends Heat {
     this.profile.className = "profile";
     this.box.before(this.profile);
     this.profile.setAttribute("role", "img");
-    this.profile.setAttribute("aria-label", "How much taps read of each delay");
+    this.profile.setAttribute("aria-label", "Weight of the taps at each delay");
   }
 
   show() {
@@ -105,7 +105,7 @@ export class LineHeat extends Heat {
     this.draw((column, row) => line.raw[begins[column] + row] * line.unit);
   }
 
-  /** What does not move: after a change of size or colours. */
+  /** Redraws the static parts after a change of size or colours. */
   still() {
     const { context, width, height } = sharp(this.marks);
     const cell = { x: width / this.line.rows, y: height / this.line.channels };
@@ -134,7 +134,7 @@ export function element(parent, kind, className = "") {
   return made;
 }
 
-/** A canvas with as many dots as the screen has, empty; sizes in CSS pixels. */
+/** Clears a canvas and matches it to the resolution of the screen; sizes are in CSS pixels. */
 export function sharp(canvas) {
   const ratio = devicePixelRatio || 1;
   const { clientWidth: width, clientHeight: height } = canvas;

@@ -1,4 +1,4 @@
-// What moves inside the model, layer by layer, and what it costs.
+// The states inside the model, layer by layer, and what the model costs.
 
 import { Stopwatch } from "./engine.js";
 import { element, Heat, LineHeat } from "./heat.js";
@@ -23,7 +23,7 @@ export class Inside {
     this.histories.push([heat, ring]);
   }
 
-  /** After a change of size or colours. */
+  /** Redraws after a change of size or colours. */
   still() {
     for (const heat of [...this.lines, ...this.histories.map(([heat]) => heat)]) heat.recolour();
     for (const line of this.lines) line.still();
@@ -48,7 +48,7 @@ export class Cost {
     this.engine = engine;
     this.stopwatch = new Stopwatch(engine.model);
     this.timed = -Infinity;
-    const names = ["State of a stream", "Weights", "Module", "A step", "Of real time", "Steps"];
+    const names = ["State of a stream", "Weights", "Module", "Time per step", "Share of real time", "Steps"];
     [this.state, this.weights, this.module, this.step, this.share, this.steps] = names.map((name) => {
       const pair = element(parent, "div");
       element(pair, "dt").textContent = name;
@@ -57,10 +57,10 @@ export class Cost {
     const { weight_bytes: weights, module_bytes: module, code_bytes: code } = engine.site;
     this.state.textContent = `${grouped(engine.model.stateBytes)} B`;
     this.weights.textContent = `${grouped(weights)} B`;
-    this.module.textContent = `${grouped(module)} B, ${grouped(code)} of them code`;
+    this.module.textContent = `${grouped(module)} B, of which ${grouped(code)} are code`;
   }
 
-  /** Times a step, now and then. */
+  /** Times a step now and then. */
   measure(now) {
     if (now - this.timed < PERIOD) return;
     this.timed = now;
@@ -73,7 +73,7 @@ export class Cost {
 
   draw() {
     const { since, steps } = this.engine;
-    this.steps.textContent = `${grouped(steps)}, ${grouped(since)} of this stream`;
+    this.steps.textContent = `${grouped(steps)}, ${grouped(since)} in this stream`;
   }
 }
 

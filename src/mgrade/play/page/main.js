@@ -1,17 +1,16 @@
-// The page: loads the model, lets a source be chosen, feeds samples at their pace, and draws what changed.
+// The page: loads the model, lets the user choose a source, feeds samples at the chosen pace, and draws what changed.
 //
-// For whoever wants to look behind it, `playground` in the console has: engine, play(), pause(), step(), reset(),
-// choose(name), playing, source; record(), the steps of late as they were fed and answered; inside(), what every layer
-// remembers.
+// In the console, `playground` has: engine, play(), pause(), step(), reset(), choose(name), playing, source; record(),
+// the recent inputs and outputs; inside(), the state of every layer.
 
 import { Bars, Scope, Timeline } from "./charts.js";
 import { Engine } from "./engine.js";
 import { Cost, grouped, Inside } from "./inside.js";
 import { Panel } from "./panel.js";
 
-/** A frame may take so many milliseconds for steps, and no more. */
+/** The most milliseconds that steps may take per frame. */
 const BUDGET = 10;
-/** After the last sample of a sequence its answer stays for so many seconds, at real time. */
+/** Seconds, at real time, for which the answer stays after the last sample of a sequence. */
 const PAUSE = 0.7;
 const FRAMES = 60;
 const MULTIPLES = [0.05, 0.25, 0.5, 1, 2, 5, 20];
@@ -22,7 +21,7 @@ class Page {
     Object.assign(this, { site, engine, playing: false, due: 0, last: 0, dirty: true });
     const { labels } = site.about;
     this.labels = labels.length ? labels : Array.from({ length: engine.model.outputs }, (_, index) => `${index}`);
-    $("page").hidden = false; // charts look how large they are
+    $("page").hidden = false; // first: charts measure their size
     this._head();
     this.panel = new Panel(this);
     this.scope = new Scope($("scope"), engine);
@@ -43,13 +42,13 @@ class Page {
     const numbers = precision === "float32" ? "float32" : `int8 weights, ${precision} activations`;
     $("title").textContent = about.title || name;
     document.title = `${about.title || name} · mgrade playground`;
-    const anew = about.window === null ? "" : `; it begins anew every ${grouped(about.window)} samples`;
+    const anew = about.window === null ? "" : `; it restarts every ${grouped(about.window)} samples`;
     $("subtitle").textContent = `${name}: ${depth} with state, ${numbers}, one sample at a time in WebAssembly${anew}`;
     const blind = layers.some(({ gates }) => gates) && !this.engine.twin;
     $("inside-note").hidden = layers.length > 0 && !blind;
     $("inside-note").textContent = blind
-      ? "Gates are not shown: this page was made without the compiler that their module needs."
-      : "This model remembers nothing that could be shown.";
+      ? "Gates are not shown: this page was built without the compiler that their module needs."
+      : "This model has no state to show.";
   }
 
   _paces() {
@@ -64,7 +63,7 @@ class Page {
     this.pace();
   }
 
-  /** The chosen pace from now on; a column of the history is about what passes in a frame. */
+  /** Applies the chosen pace; a column of the history holds about as many steps as a frame. */
   pace() {
     this.speed = this.panel.source?.live ? 1 : Number($("speed").value);
     this.engine.stride = Math.max(1, Math.ceil((this.engine.rate * this.speed) / FRAMES));
@@ -94,7 +93,7 @@ class Page {
     this.dirty = true;
   }
 
-  /** Begins to take samples; a microphone is opened for it. */
+  /** Starts taking samples; opens the microphone if that is the source. */
   async play() {
     if (this.playing) return;
     if (this.panel.source.empty) return this.panel.say(this.panel.source.empty);
@@ -105,7 +104,7 @@ class Page {
       this.panel.say(`The microphone cannot be used: ${error.message}`);
       return;
     }
-    if (this._turn !== turn) return; // paused, or another source, in the meantime
+    if (this._turn !== turn) return; // paused meanwhile, or another source chosen
     this.playing = true;
     this.pace();
     $("play").textContent = "Pause";
@@ -119,13 +118,13 @@ class Page {
     this.dirty = true;
   }
 
-  /** One sample, if there is one. */
+  /** Takes one sample, if there is one. */
   step() {
     if (this.playing) this.pause();
     this._take(true);
   }
 
-  /** The stream begins anew, and with it what feeds it. */
+  /** Restarts the stream and its source. */
   reset() {
     this.engine.reset();
     this.panel.source.begin?.();
@@ -142,7 +141,7 @@ class Page {
     return true;
   }
 
-  /** Called for every picture: takes the steps that are due, within a budget of time, and draws. */
+  /** Called for every frame: runs the steps that are due, within a time budget, and draws. */
   frame(now) {
     const passed = Math.min(0.25, (now - this.last) / 1000);
     this.last = now;
@@ -156,12 +155,12 @@ class Page {
     const end = performance.now() + BUDGET;
     if (this.panel.source.live) {
       while (this._take() && performance.now() < end);
-      this.dirty = true; // what the source says of itself may change
+      this.dirty = true; // the source's status line may change
       return;
     }
     this.due += passed * this.engine.rate * this.speed;
     for (; this.due >= 1 && performance.now() < end; this.due--) this._take();
-    this.due = Math.min(this.due, 1); // what cannot be done in time is not made up for
+    this.due = Math.min(this.due, 1); // steps that do not fit are dropped, not caught up
   }
 
   _draw() {
@@ -175,7 +174,7 @@ class Page {
     this.panel.told();
   }
 
-  /** How sure the answer is, and whether it is that of the test data. */
+  /** The probability of the answer, and whether it is right on test data. */
   _verdict(best, value) {
     const { truth } = this.engine;
     const right = truth < 0 ? "" : truth === best ? ", right" : `, should be ${this.labels[truth]}`;

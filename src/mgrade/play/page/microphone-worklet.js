@@ -1,4 +1,4 @@
-// Hands over what the microphone gives, some blocks at a time.
+// Passes on the samples of the microphone, several blocks at a time.
 
 const SIZE = 1024;
 

@@ -1,14 +1,14 @@
-// The choice of a source, and what each of them lets one set.
+// The choice of a source, and the controls of each source.
 
 import { readTokens, Sketch } from "./draw.js";
 import { element } from "./heat.js";
 import { Drawn, fromWav, loadExamples, Microphone, Sequences } from "./sources.js";
 import { readWav } from "./wav.js";
 
-/** Points of a drawing: a sound of some milliseconds, or some steps. */
+/** Points of a drawing: some milliseconds of sound, or some steps. */
 const SOUND_POINTS = 200;
 const POINTS = 60;
-/** How far a drawing goes to either side: sound to full, others as standardised values do until someone says. */
+/** The range of a drawing: full scale for sound; elsewhere that of standardised values, until it is set. */
 const LIMIT = 3;
 const $ = (id) => document.getElementById(id);
 
@@ -18,8 +18,8 @@ export class Panel {
     const { model, sound } = this.engine;
     const shown = model.tokens ? () => this._typed() : () => this._drawn(sound);
     const noFile = model.tokens ? "This model reads tokens: a WAV file has none." : "";
-    const noData = "None came with this page: `mgrade play RUN --test 20` puts some in.";
-    /** By name; `not`: why it cannot be chosen. */
+    const noData = "This page has none: `mgrade play RUN --test 20` adds some.";
+    /** By name; `not` says why a source is not available. */
     this.kinds = {
       microphone: { title: "Microphone", make: () => this._microphone(), not: this._noMicrophone() },
       wav: { title: "WAV file", make: () => this._wav(), not: noFile },
@@ -31,15 +31,15 @@ export class Panel {
 
   _noMicrophone() {
     const { model, sound, channels } = this.engine;
-    const says = "If a step is successive samples of sound, `mgrade play EXPORT --rate HZ` says so.";
+    const says = "If a step takes successive samples of sound, give their rate: `mgrade play EXPORT --rate HZ`.";
     if (model.tokens) return "This model reads tokens, and a microphone gives sound.";
     if (!sound && channels > 1) return `This model reads ${channels} channels; a microphone has one. ${says}`;
     if (!sound) return `The export does not say that it reads sound. ${says}`;
-    if (!navigator.mediaDevices) return "Browsers give the microphone only to pages from this machine or over https.";
+    if (!navigator.mediaDevices) return "Browsers allow microphones only on pages from this machine or over https.";
     return "";
   }
 
-  /** Makes the buttons, and chooses test data where there are some. */
+  /** Builds the buttons, and chooses test data if there are any. */
   async fill() {
     if (!this.kinds.test.not) this.examples = await loadExamples(this.page.site, this.engine.model, this.page.labels);
     for (const [name, { title, not }] of Object.entries(this.kinds)) {
@@ -76,7 +76,7 @@ export class Panel {
     if (going && !this.source.empty) this.page.play();
   }
 
-  /** A line under the sources: what is fed, or what went wrong. */
+  /** The line under the sources: what is being fed, or what went wrong. */
   say(text) {
     this.trouble = text;
     this.told();
@@ -94,7 +94,7 @@ export class Panel {
     const label = element($("options"), "label", "check");
     const box = element(label, "input");
     Object.assign(box, { type: "checkbox", checked: source.byWord, onchange: () => (source.byWord = box.checked) });
-    element(label, "span").textContent = "Word by word: begin anew with every sound, rest in silence";
+    element(label, "span").textContent = "Word by word: restart with every sound, pause in silence";
     return source;
   }
 
@@ -110,7 +110,7 @@ export class Panel {
     if (!file) return;
     try {
       const sequence = fromWav(readWav(await file.arrayBuffer()), this.engine, file.name);
-      if (this.name !== "wav") return; // another source was chosen in the meantime
+      if (this.name !== "wav") return; // another source was chosen meanwhile
       this.page.pause();
       this.source = new Sequences([sequence]);
       this.say("");

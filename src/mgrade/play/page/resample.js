@@ -1,10 +1,10 @@
-// From one sampling rate to another, band-limited: a polyphase filter, a sinc under a Kaiser window. It takes a stream
-// in blocks of any size, and what comes out does not depend on where they end.
+// Band-limited resampling with a polyphase filter: a sinc under a Kaiser window. It takes a stream in blocks of any
+// size; the output does not depend on the block boundaries.
 
-/** Zero crossings of the sinc on either side, and the window's shape: 80 dB between what passes and what does not. */
+/** Zero crossings of the sinc on either side, and the window's shape: 80 dB of stop-band attenuation. */
 const CROSSINGS = 24;
 const BETA = 8;
-/** Where the filter's middle lies, of the highest frequency that the lower rate has. */
+/** The middle of the transition band, as a share of the highest frequency of the lower rate. */
 const EDGE = 0.92;
 
 export class Resampler {
@@ -14,12 +14,12 @@ export class Resampler {
     this.down = from / common;
     this.reach = Math.ceil((CROSSINGS * Math.max(from, to)) / to);
     this._phases = from === to ? null : filters(this.up, this.reach, EDGE * Math.min(1, to / from));
-    this._held = new Float32Array(2 * this.reach); // silence comes before the first sample
-    // the next output, counted from where `_held` begins in steps of 1 / up; its filter's middle is `reach` further on
+    this._held = new Float32Array(2 * this.reach); // silence before the first sample
+    // the next output, in steps of 1 / up from the start of `_held`; the middle of its filter is `reach` later
     this._next = this.reach * this.up;
   }
 
-  /** Samples in -> samples out, as many as are settled by now. */
+  /** Samples in -> samples out, as many as are determined so far. */
   push(block) {
     if (!this._phases) return block;
     const all = new Float32Array(this._held.length + block.length);
@@ -40,13 +40,13 @@ export class Resampler {
     return Float32Array.from(out);
   }
 
-  /** The rest, after the last block. */
+  /** The remaining samples after the last block. */
   end() {
     return this._phases ? this.push(new Float32Array(this.reach)) : new Float32Array(0);
   }
 }
 
-/** The filter of each of `up` places between two samples, made when it is first asked for. */
+/** The filter for each of `up` positions between two samples, built on first use. */
 function filters(up, reach, band) {
   const made = new Map();
   return (phase) => {
@@ -65,7 +65,7 @@ function filter(offset, reach, band) {
     weights[k] = sinc * kaiser(x / reach);
     sum += weights[k];
   }
-  return weights.map((weight) => weight / sum); // whatever the place, a constant stays what it is
+  return weights.map((weight) => weight / sum); // at every position, a constant stays unchanged
 }
 
 function kaiser(x) {
@@ -86,7 +86,7 @@ function divisor(a, b) {
   return b === 0 ? a : divisor(b, a % b);
 }
 
-/** A whole sound at another rate: it begins where it began. */
+/** Resamples a whole sound; its start stays where it was. */
 export function resample(samples, from, to) {
   if (from === to) return samples;
   const resampler = new Resampler(from, to);

@@ -1,13 +1,12 @@
-// Where samples come from. A source has `next()`, which gives a sample or null if there is none at the moment: {x,
-// begin: the stream begins anew with it, end: it is the last of its sequence, truth: its class if known, else -1}; x is
-// what a step takes, a frame of samples perhaps. `begin()` makes it begin anew. It is `live` if samples come when they
-// come; `said` is a line on what is being fed.
+// Sources of samples. `next()` returns a sample, or null if there is none at the moment: {x, begin: the stream restarts
+// with it, end: it is the last of its sequence, truth: its class if known, else -1}; x is the input of a step, possibly
+// a frame of samples. `begin()` restarts the source. `live` sources set their own pace; `said` describes what is fed.
 
 import { resample, Resampler } from "./resample.js";
 
-/** Sequences one after the other, again and again; the stream begins anew with each. */
+/** Repeats a list of sequences; the stream restarts with each. */
 export class Sequences {
-  /** sequences: {length, at(step), truth, said}; chosen(number) hears which is begun. */
+  /** sequences: {length, at(step), truth, said}; chosen(number) is called when one starts. */
   constructor(sequences, chosen = () => {}) {
     Object.assign(this, { sequences, chosen });
     this.choose(0);
@@ -35,7 +34,7 @@ export class Sequences {
   }
 }
 
-/** The test sequences that came with the page. */
+/** The test sequences of the page. */
 export async function loadExamples(site, model, labels) {
   const response = await fetch("examples.bin");
   if (!response.ok) throw new Error(`examples.bin: ${response.status} ${response.statusText}`);
@@ -51,7 +50,7 @@ export async function loadExamples(site, model, labels) {
   });
 }
 
-/** A WAV file as a sequence; an Error says why it cannot be one. */
+/** A WAV file as a sequence; throws an Error if it does not fit the model. */
 export function fromWav({ rate, channels }, engine, name) {
   const { model, site } = engine;
   if (model.tokens) throw new Error("this model reads tokens, not sound");
@@ -77,7 +76,7 @@ function fromChannels(channels, engine, name) {
   return { length, at, truth: -1, said: `${name}, ${channels.length} channels` };
 }
 
-/** What a step takes: `frame` samples, the oldest first, each of all channels; beyond the end, from the beginning. */
+/** The input of a step: `frame` samples, oldest first, each of all channels; wraps around at the end. */
 function framed(channels, frame, begin) {
   const count = channels.length;
   return Float32Array.from({ length: frame * count }, (_, i) => {
@@ -86,7 +85,7 @@ function framed(channels, frame, begin) {
   });
 }
 
-/** A drawing that is read in a circle: `values` has an array of points for every channel. */
+/** A drawing that is read in a loop: `values` has an array of points for every channel. */
 export class Drawn {
   constructor(values, frame, gain) {
     Object.assign(this, { values, frame, gain, at: 0, said: "" });
@@ -103,14 +102,14 @@ export class Drawn {
   }
 }
 
-/** A silence of so many seconds ends a sound, and so much of what came before its beginning belongs to it. */
+/** Seconds of silence that end a sound, and seconds before its onset that belong to it. */
 const SILENCE = 0.35;
 const BEFORE = 0.06;
-/** Sound is louder than this, and so many times louder than what is always there. */
+/** The least level of a sound, and its least ratio to the background noise. */
 const LEAST = 0.008;
 const OVER = 3;
 
-/** The microphone, at the model's rate. With `byWord`, steps are taken only while there is a sound, each begun anew. */
+/** The microphone, at the model's rate. With `byWord`, it feeds samples only during sounds and restarts with each. */
 export class Microphone {
   constructor(inputs, rate, gain) {
     this.live = true;
@@ -121,7 +120,7 @@ export class Microphone {
     this._queue = [];
   }
 
-  /** Asks for the microphone and begins to listen; unless it was closed in the meantime. */
+  /** Asks for the microphone and starts listening, unless it was closed meanwhile. */
   async open() {
     const turn = (this._turn = {});
     const exact = { channelCount: 1, echoCancellation: false, noiseSuppression: false, autoGainControl: false };
@@ -170,7 +169,7 @@ export class Microphone {
   }
 
   _take(block) {
-    if (!this._words) return; // closed, and this came late
+    if (!this._words) return; // closed meanwhile
     const { inputs, gain } = this._facts;
     const fresh = this._resampler.push(block);
     const all = new Float32Array(this._rest.length + fresh.length);
@@ -180,16 +179,16 @@ export class Microphone {
     for (let t = 0; t < frames; t++) {
       const frame = all.slice(t * inputs, (t + 1) * inputs);
       const entry = { x: frame.map((sample) => sample * gain), begin: false, truth: -1 };
-      const heard = this._words.hear(frame, entry); // also when it is not asked: it knows the noise then
+      const heard = this._words.hear(frame, entry); // always, so that it tracks the noise
       this._queue.push(...(this.byWord ? heard : [entry]));
     }
     this._rest = all.slice(frames * inputs);
-    const over = this._queue.length - Math.ceil(this.rate); // a second behind is enough
+    const over = this._queue.length - Math.ceil(this.rate); // lag by at most a second
     if (over > 0) this.dropped += this._queue.splice(0, over).length;
   }
 }
 
-/** Finds where sounds begin and end. */
+/** Detects where sounds begin and end. */
 class Words {
   constructor(rate) {
     this.rate = rate;
@@ -200,13 +199,13 @@ class Words {
     this._before = [];
   }
 
-  /** One frame, and the entry that stands for it -> the entries to feed: none in silence. */
+  /** A frame and its entry -> the entries to feed; none in silence. */
   hear(frame, entry) {
     const power = frame.reduce((sum, sample) => sum + sample * sample, 0) / frame.length;
     const share = Math.min(1, 1 / (0.02 * this.rate)); // over 20 ms
     this._level += share * (power - this._level);
     const level = Math.sqrt(this._level);
-    const slow = 1 / this.rate; // the noise follows within seconds up, at once down
+    const slow = 1 / this.rate; // the noise level rises within seconds and falls at once
     this.noise = Math.min(level, this.noise * (1 + slow) + 1e-6 * slow);
     const loud = level > Math.max(LEAST, OVER * this.noise);
     this._quiet = loud ? 0 : this._quiet + 1;

@@ -4,18 +4,18 @@ const PCM = 1;
 const FLOAT = 3;
 const EXTENSIBLE = 0xfffe;
 
-/** An ArrayBuffer -> {rate, channels: one Float32Array each, from -1 to 1}; an Error says what is wrong. */
+/** An ArrayBuffer -> {rate, channels: one Float32Array each, from -1 to 1}; throws an Error if it is malformed. */
 export function readWav(buffer) {
   const view = new DataView(buffer);
   const text = (at) => String.fromCharCode(...new Uint8Array(buffer, at, 4));
-  if (buffer.byteLength < 12 || text(0) !== "RIFF" || text(8) !== "WAVE") throw new Error("this is no WAV file");
+  if (buffer.byteLength < 12 || text(0) !== "RIFF" || text(8) !== "WAVE") throw new Error("this is not a WAV file");
   let format = null;
   for (let at = 12; at + 8 <= buffer.byteLength; ) {
     const [name, size] = [text(at), view.getUint32(at + 4, true)];
     const end = Math.min(at + 8 + size, buffer.byteLength);
     if (name === "fmt " && end - at >= 24) format = readFormat(view, at + 8, end);
     if (name === "data") {
-      if (!format) throw new Error("the WAV file does not say its format before its samples");
+      if (!format) throw new Error("the WAV file has no format before its samples");
       return { rate: format.rate, channels: samples(view, at + 8, end, format) };
     }
     at += 8 + size + (size % 2);
