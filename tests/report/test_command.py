@@ -85,7 +85,7 @@ def test_what_cannot_be_written_is_said(results, tmp_path, capsys):
 def test_a_folder_that_is_not_there_is_a_mistake_and_nothing_is_written(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert report("--results", "results") == 2
-    line = "--results must be a folder, got results, which is not there: a run makes one, and the quickest is"
+    line = "--results must be a folder, got results, which does not exist: a run creates it, the quickest is"
     assert capsys.readouterr().err == f"mgrade: {line} mgrade train vowels/mgrade\n"
     assert not list(tmp_path.iterdir())
 

@@ -81,7 +81,7 @@ def test_a_star_is_for_what_sees_both_directions(page):
 
 def test_with_no_result_it_says_what_to_run(tmp_path):
     page, figures = build(read(tmp_path))
-    assert "holds no result yet" in text_of(page)
+    assert "has no results yet" in text_of(page)
     assert "mgrade train vowels/mgrade" in text_of(page)
     assert [figure.name for figure in figures] == ["memory"]
     Elements(page)
@@ -179,9 +179,9 @@ def spoiled(document, key, value):
         ("lorenz/mgrade/seed0.json", "metrics", {}, "metrics.mase_observed is missing"),
         ("lorenz/mgrade/seed0.json", "metrics.mase_observed", "low", "could not convert"),
         ("lorenz/mgrade/seed0.json", "parameters", None, "int()"),
-        ("lorenz/mgrade/seed0.json", "seed", 5, "seed must be 0, as where it lies, got 5"),
-        ("lorenz/mgrade/seed0.json", "experiment", "text", "experiment must be 'lorenz', as where it lies, got 'text'"),
-        ("lorenz/mgrade/seed0.json", "model", None, "model must be 'mgrade', as where it lies, got None"),
+        ("lorenz/mgrade/seed0.json", "seed", 5, "seed must be 0, as in its path, got 5"),
+        ("lorenz/mgrade/seed0.json", "experiment", "text", "experiment must be 'lorenz', as in its path, got 'text'"),
+        ("lorenz/mgrade/seed0.json", "model", None, "model must be 'mgrade', as in its path, got None"),
         ("lorenz/mgrade/seed0.json", "curves.loss", [1.0], "curves.loss must be a list as long as curves.step, 50"),
         ("lorenz/mgrade/seed0.json", "curves", {"step": [1e308], "loss": [1.0]}, "curves.step must be finite"),
         ("lorenz/mgrade/seed0.json", "curves", {"step": [None]}, "curves.step must be finite"),

@@ -1,4 +1,4 @@
-"""Reports: from result files to tables, figures and one page, the paper's beside ours."""
+"""Reports: turns result files into tables, figures and one page, with the paper's results beside ours."""
 
 from mgrade.report.tables import Row, rows
 

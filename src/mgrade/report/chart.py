@@ -1,4 +1,4 @@
-"""Charts: two axes, and lines, bands, points and bars between them."""
+"""Charts: two axes with lines, bands, points and bars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 50, 14, 56, 46
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis is to hold: a label, the values that need room, how ticks are written."""
+    """An axis: its label, the values that must fit, and how ticks are written."""
 
     label: str
     values: Sequence[float] = ()
@@ -32,7 +32,7 @@ class Axis:
 
 
 class Chart:
-    """A panel in the making: marks are added one by one, what is not finite is left out; `panel` finishes it."""
+    """Builds a panel: marks are added one by one, values that are not finite are skipped; `panel` finishes it."""
 
     def __init__(self, title: str, x: Axis, y: Axis, *, height: float = HEIGHT, left: float = LEFT, top: float = TOP):
         self.title, self.width, self.height, self.left = title, WIDTH, height, left
@@ -52,7 +52,7 @@ class Chart:
         spread: Sequence[float] | None = None,
         dash: str | None = None,
     ) -> None:
-        """A line through the values that are finite, with a band of ± `spread`; `write` says what a place tells."""
+        """A line through the finite values, with a band of ± `spread`; `write` formats the text of each spot."""
         spreads: list[float | None] = [None] * len(xs) if spread is None else list(spread)
         known = [p for p in zip(xs, ys, spreads, strict=True) if math.isfinite(p[0]) and math.isfinite(p[1])]
         if spread is not None:
@@ -67,7 +67,7 @@ class Chart:
             self.spots.append(Spot(px, py, f"{name}: {write(x, y, s)}"))
 
     def point(self, x: float, y: float, fill: str, tip: str, *, radius: float = 5, hollow: bool = False) -> None:
-        """A dot, or a ring."""
+        """A dot, or a ring if `hollow`."""
         if not (math.isfinite(x) and math.isfinite(y)):
             return
         px, py = self.x(x), self.y(y)
@@ -76,7 +76,7 @@ class Chart:
         self.spots.append(Spot(px, py, tip))
 
     def bar(self, x: float, width: float, y: float, fill: str, tip: str, *, spread: float | None = None) -> None:
-        """A bar from the lower end of the axis, `x` its middle in pixels, with a whisker of ± `spread`."""
+        """A bar from the lower end of the axis, with a whisker of ± `spread`; `x` is its middle in pixels."""
         if not math.isfinite(y):
             return
         foot, top = self.y(self.y.low), self.y(y)
@@ -87,7 +87,7 @@ class Chart:
         self.spots.append(Spot(x, top, tip))
 
     def rule(self, y: float, label: str) -> None:
-        """A level to compare with."""
+        """A horizontal line to compare with."""
         at = self.y(y)
         line = tag("line", x1=self.left, x2=self.width - RIGHT, y1=at, y2=at, stroke=colour("soft"))
         self._marks += [
@@ -134,7 +134,7 @@ class Chart:
 
 
 def polyline(places: Iterable[tuple[float, float]]) -> str:
-    """The path through these pixels, to a tenth."""
+    """The path through these pixels, with one decimal."""
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
 
 
@@ -146,7 +146,7 @@ def grouped(
     x_label: str,
     write: Callable[[float, float | None], str],
 ) -> Chart:
-    """Bars in groups: each of `series` has a name, a colour, and a value with its spread for every group."""
+    """Grouped bars: each of `series` has a name, a colour, and a value with its spread for every group."""
     places = Axis(x_label, (), ends=(0.0, float(max(1, len(groups)))), ticks=())
     chart = Chart(title, places, y)
     foot = chart.height - BOTTOM
@@ -161,9 +161,9 @@ def grouped(
 
 
 def rows_chart(title: str, subtitle: str, rows: Sequence[tuple[str, float, str, str]], *, log: bool = False) -> Panel:
-    """Horizontal bars, each under its name: (name, value, how it is written, colour).
+    """Horizontal bars, each below its name: (name, value, value as text, colour).
 
-    On a logarithmic scale, which has no beginning, dots.
+    On a logarithmic scale, which has no zero, dots instead.
     """
     step, top = 40, 50
     values = [value for _, value, _, _ in rows]

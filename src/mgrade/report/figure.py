@@ -1,4 +1,4 @@
-"""Figures: panels side by side under a legend, on a page or as a drawing of their own."""
+"""Figures: panels side by side under a legend, for a page or for a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GAP, MARGIN = 24, 20
 
 
 class Spot(NamedTuple):
-    """A place that says a value when pointed at."""
+    """A place that shows a value when pointed at."""
 
     x: float
     y: float
@@ -33,7 +33,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing with its words for those who cannot see it."""
+    """One drawing, with alternative text."""
 
     title: str
     alt: str
@@ -42,10 +42,10 @@ class Panel:
     height: float = HEIGHT
     spots: Sequence[Spot] = ()
     orbit: Mapping[str, Any] | None = None
-    """What the page's script needs to turn the drawing."""
+    """Data with which the page's script turns the drawing."""
 
     def html(self) -> Markup:
-        """As it stands on a page: as wide as its place."""
+        """As a part of the page, as wide as its container."""
         shape = f"0 0 {self.width:g} {self.height:g}"
         more = {"data_orbit": True} if self.orbit is not None else {"data_spots": True} if self.spots else {}
         focus = "0" if more else None
@@ -60,7 +60,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: `name` is its place in the page and the name of its file; `caption` says what is seen, in numbers."""
+    """A figure: `name` is its anchor on the page and its file name; `caption` describes it in numbers."""
 
     name: str
     title: str
@@ -69,7 +69,7 @@ class Figure:
     keys: Sequence[Key] = ()
     columns: int = 3
     hint: str = ""
-    """What can be done with it, where there is a script."""
+    """How to interact with it, if the page's script runs."""
 
     def html(self) -> Markup:
         """As a part of the page."""
@@ -80,7 +80,7 @@ class Figure:
         return tag("figure", legend, panels, caption, id=f"figure-{self.name}")
 
     def drawing(self) -> str:
-        """As an SVG file of its own, with all colours written out."""
+        """As a standalone SVG file, with literal colours."""
         columns = max(1, min(self.columns, len(self.panels)))
         wide, high = max(p.width for p in self.panels), max(p.height for p in self.panels)
         width = columns * (wide + GAP) - GAP + 2 * MARGIN
@@ -97,7 +97,7 @@ class Figure:
         return literal(tag("svg", about, ground, head, *parts, **size, **space, font_family=FONTS) + "\n")
 
     def _head(self, width: float) -> tuple[Markup, float]:
-        """Title and legend, and where the panels begin."""
+        """Title and legend, and the y at which the panels begin."""
         parts = [text(MARGIN, 28, self.title, size=16, weight=600)]
         x, y = float(MARGIN), 52.0
         for key in self.keys:
@@ -121,7 +121,7 @@ def text(
     weight: int | None = None,
     halo: bool = False,
 ) -> Markup:
-    """Words in a drawing; a halo keeps them apart from lines behind them."""
+    """Words in a drawing; a halo separates them from lines behind."""
     at = None if anchor == "start" else anchor
     edge = {"stroke": colour("paper"), "stroke_width": 4, "paint_order": "stroke", "stroke_linejoin": "round"}
     style = {"font_size": size, "fill": colour(fill), "font_weight": weight, **(edge if halo else {})}

@@ -17,7 +17,7 @@ from mgrade.report.tables import rows_of
 from mgrade.report.wording import model_name, seconds, task_name, value
 
 TASKS = ("vowels", "motions", "fsdd", "smnist", "scifar", "speech10", "pathx")
-# Files of measurements, what draws them, and what makes them.
+# Files of measurements: the function that draws each, and the command that produces it.
 SPEED: dict[str, tuple[Callable[[Mapping[str, Any]], Figure], str]] = {
     "gpu_steps": (speed.gpu_steps, "python -m benchmarks.gpu"),
     "gpu_parts": (speed.gpu_parts, "python -m benchmarks.gpu"),
@@ -41,7 +41,7 @@ def _tasks(known: Known) -> Section:
         name, seeds = task_name(row.recipe.partition("/")[0]), f"{len(row.runs)} of {row.asked}"
         cells.append([name, model_name(row.recipe), ours(row), seeds, parameters, our_bytes(row)])
     curves = {task_name(task): [figure] for task in TASKS if (figure := series.training(task, known))}
-    lead = "Tasks that the paper does not have, or reports at chance."
+    lead = "Tasks that the paper does not have, or on which it reports chance."
     parts = [table(columns, cells, words=2), Pick(curves) if curves else None, runs_behind(rows)]
     return Section("beyond", "Beyond the paper", lead, parts)
 
@@ -56,7 +56,7 @@ def _speed(contents: Contents) -> Section:
         with reading(contents.folder / "bench" / f"{name}.json"):
             parts.append(draw(document))
             parts += [_chips(document) if name == "deploy" else None, provenance([document], "measurement")]
-    return Section("speed", "Speed", "Beside the pieces that one would otherwise assemble.", parts)
+    return Section("speed", "Speed", "Compared with the pieces that one would otherwise assemble.", parts)
 
 
 def _chips(document: Mapping[str, Any]) -> Markup:
@@ -76,13 +76,13 @@ def _export(contents: Contents) -> Section:
         with reading(contents.folder / "deploy" / f"{name}.json"):
             found[task_name(name)] = [stages.stages(document, name), provenance([document], "export")]
     making = "mgrade stages runs/vowels/mgrade/seed0 --out results/deploy/vowels.json"
-    lead = "A trained model becomes a program, smaller by stages; each is judged on the whole test set."
+    lead = "A trained model becomes a program that shrinks in stages; each is evaluated on the whole test set."
     return Section("export", "From training to a chip", lead, [Pick(found) if found else not_run(making)])
 
 
 def _compared(contents: Contents) -> Section:
     title = "The estimator and others"
-    lead = "The estimator beside others, on the same splits: accuracy, bytes, and the cost of an answer per sample."
+    lead = "The estimator and others on the same splits: accuracy, bytes, and the time of one answer per sample."
     document = contents.compared
     if document is None:
         return Section("compare", title, lead, [not_run("python -m benchmarks.estimator")])
@@ -99,7 +99,7 @@ def _dataset(name: str, entry: Mapping[str, Any]) -> Markup:
     rows = [_model(model, found) for model, found in entry["models"].items()]
     for model, reason in entry.get("unavailable", {}).items():
         rows.append([model, tag("em", f"unavailable: {reason}"), *[""] * 6])
-    about = f"{task_name(name)}: {entry['train']:,} to learn from, {entry['test']:,} to judge by"
+    about = f"{task_name(name)}: {entry['train']:,} for training, {entry['test']:,} for testing"
     return table(columns, rows, title=f"{about}, {entry['channels']} channels, {entry['classes']} classes")
 
 
@@ -123,7 +123,7 @@ def _others(runs: Sequence[Run]) -> Section:
         figures = ", ".join(f"{name} {metric(name, figure)}" for name, figure in run.metrics.items())
         rows.append([run.name, run.seed, figures, f"{run.parameters:,}", f"{run.state_bytes:,}"])
     lead = (
-        "Runs of recipes that do not ship with the package or that have changed since, and of seeds that a recipe does"
-        " not have: beside nothing of the paper."
+        "Runs of recipes that are not shipped or have changed since, and of seeds that a recipe does not have. The "
+        "paper has nothing to compare them with."
     )
     return Section("others", "Other runs", lead, [table(columns, rows), provenance([run.provenance for run in runs])])

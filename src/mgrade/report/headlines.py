@@ -1,4 +1,4 @@
-"""The three most striking things that have been measured."""
+"""The headlines of the page: the most striking measurements."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from mgrade.report.section import Measured
 from mgrade.report.tables import Row, rows_of
 from mgrade.report.wording import percent, seconds, size, task_name, times, value
 
-# A stage of an export counts as no worse while it loses no more than this share of the test set.
+# A stage of an export counts as equally good if it loses at most this share of the test set.
 TOLERANCE = 0.005
 
 
 class Fact(NamedTuple):
-    """A figure, and what it is."""
+    """A figure, and what it means."""
 
     figure: str
     words: str
 
 
 def striking(found: Measured, count: int = 3) -> list[Fact]:
-    """The first facts that the files have."""
+    """The first facts for which there are results."""
     facts = (fact(found) for fact in _FACTS)
     return [fact for fact in facts if fact is not None][:count]
 
 
 def _smallest(found: Measured) -> Fact | None:
-    """The fewest bytes at which an exported model is still as good as it was."""
+    """The fewest bytes at which an exported model is still as good as before its export."""
     best: tuple[int, str, dict[str, Any]] | None = None
     for name, document in found.stages.items():
         stages = document["stages"]
@@ -71,8 +71,8 @@ def _recall(found: Measured) -> Fact | None:
     sparser = (1 - task["ignore"]) / (1 - task["test_ignore"])
     return Fact(
         percent(ours.mean or 0),
-        f"of Flip-Flop reads right with {ours.state_bytes:,} bytes of state, on strings {sparser:.0f} times as sparse "
-        f"as those it learned from{beside}.",
+        f"of Flip-Flop reads are right with {ours.state_bytes:,} bytes of state, on strings {sparser:.0f} times as "
+        f"sparse as those of training{beside}.",
     )
 
 

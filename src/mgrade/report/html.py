@@ -1,4 +1,4 @@
-"""Parts of the page that are no drawings: tables, commands, and where figures come from."""
+"""Parts of the page other than drawings: tables, commands and provenance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mgrade.report.wording import SPACE, figure_name, is_share, listed, model_na
 from mgrade.train.recipe import of_experiments
 
 LONG = 14
-"""Rows from which on a table is folded."""
+"""Tables with at least this many rows are folded."""
 Cells = Sequence[object]
 Bytes = Mapping[str, tuple[str | None, str | None]]
 
@@ -19,8 +19,8 @@ Bytes = Mapping[str, tuple[str | None, str | None]]
 def table(columns: Sequence[str], rows: Sequence[Cells], *, words: int = 1, title: str = "") -> Markup:
     """A table whose first cells name their rows; the first `words` columns hold text, the others figures.
 
-    On a narrow screen every row becomes a small list, which is why cells know the names of their columns; the roles
-    keep it a table for those who listen to it.
+    On a narrow screen every row becomes a small list, so cells carry the names of their columns; the roles keep it a
+    table for screen readers.
     """
     kinds = [None if index < words else "number" for index in range(len(columns))]
     heads = (tag("th", c, scope="col", role="columnheader", class_=k) for c, k in zip(columns, kinds, strict=True))
@@ -63,19 +63,22 @@ def command(words: str) -> Markup:
 
 
 def missing(rows: Iterable[Row], experiments: Sequence[str]) -> Markup | None:
-    """What runs all that is not there but variants; None where that is one recipe, which says so itself, or nothing."""
+    """The command that runs all missing recipes except variants; None if fewer than two are missing.
+
+    A single one has its command in its own row.
+    """
     if len({row.recipe for row in rows if len(row.runs) < row.asked} & set(of_experiments(experiments))) < 2:
         return None
     return tag(
         "p",
-        "What has not run, variants apart: ",
+        "Not run yet, except variants: ",
         command(f"mgrade reproduce {' '.join(experiments)}"),
         class_="missing",
     )
 
 
 def provenance(documents: Iterable[Mapping[str, Any]], what: str = "run") -> Markup | None:
-    """Commits, hardware and versions behind a table, in one line; None where nothing has run."""
+    """Commits, hardware and versions behind a table, in one line; None if nothing has run."""
     found = list(documents)
     if not found:
         return None
@@ -89,7 +92,7 @@ def provenance(documents: Iterable[Mapping[str, Any]], what: str = "run") -> Mar
 
 
 def _place(row: Row) -> tuple[bool, bool]:
-    """mGRADE comes first, variants last."""
+    """Sorts mGRADE first and variants last."""
     return "@" in row.recipe, not row.recipe.rpartition("/")[2].startswith("mgrade")
 
 
@@ -98,7 +101,7 @@ def _paper(row: Row) -> str:
 
 
 def ours(row: Row) -> str | Markup:
-    """Our figure, or the command that makes it."""
+    """Our figure, or the command that produces it."""
     if row.runs:
         return value(row.figure, row.mean, row.spread)
     return join(tag("em", "not run"), " ", command(f"mgrade train {row.recipe}"))
@@ -113,12 +116,12 @@ def _pair(weights: str | None, buffer: str | None) -> str:
 
 
 def our_bytes(row: Row) -> str:
-    """Bytes of weights and of state, where something has run."""
+    """Bytes of weights and of state, if something has run."""
     return "" if row.parameters is None else _beside(f"{4 * row.parameters:,}", f"{row.state_bytes:,}")
 
 
 def share(figure: float | None) -> str:
-    """An accuracy of the paper's, or a dash."""
+    """An accuracy from the paper, or a dash."""
     return "—" if figure is None else percent(figure)
 
 

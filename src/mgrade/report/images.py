@@ -1,4 +1,4 @@
-"""Figures as files: SVG always, PNG where there are a renderer and a font."""
+"""Figures as files: SVG always, PNG if there are a renderer and a font."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mgrade._files import check_own, replace
 from mgrade.report.figure import FONTS, Figure
 
 SCALE = 2
-# Families to draw text with, the first that the system has.
+# Font families for text; the first that is installed is used.
 FAMILIES = (
     "Helvetica Neue",
     "Helvetica",
@@ -22,7 +22,7 @@ FAMILIES = (
     "DejaVu Sans",
 )
 MARK = f'font-family="{FONTS.split(",")[0]}'.encode()
-"""Near the beginning of every SVG."""
+"""Identifies an SVG as ours; it is near the beginning of every one."""
 _PROBE = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">{}</svg>'
 _LETTERS = '<text x="2" y="15" font-size="14" font-family="sans-serif">mg</text>'
 
@@ -30,10 +30,10 @@ Renderer = Callable[[str], bytes]
 
 
 def write_images(figures: Sequence[Figure], folder: Path) -> str | None:
-    """Writes every figure into `folder`; returns what to install where there could be no PNG."""
+    """Writes every figure to `folder`; returns what to install if PNGs could not be written."""
     folder.mkdir(parents=True, exist_ok=True)
     render, lacking = renderer()
-    for figure in figures:  # a PNG says nothing of where it comes from, but the SVG beside it does
+    for figure in figures:  # a PNG does not tell its origin, but the SVG beside it does
         check_own(folder / f"{figure.name}.svg", MARK)
     for figure in figures:
         drawing = figure.drawing()
@@ -44,21 +44,21 @@ def write_images(figures: Sequence[Figure], folder: Path) -> str | None:
 
 
 def renderer() -> tuple[Renderer | None, str | None]:
-    """What turns an SVG into a PNG, or the reason why nothing does.
+    """A function that turns SVG into PNG, or the reason why there is none.
 
-    Text in a font that is not there would silently not be drawn, so a few letters are tried first.
+    Text in a missing font would silently be left out, so this tries to draw a few letters first.
     """
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
-        return None, "no PNG was written, SVG alone: pip install 'mgrade[report]' brings the renderer"
+        return None, "no PNG was written, only SVG: pip install 'mgrade[report]' adds the renderer"
     blank = bytes(svg_to_bytes(svg_string=_PROBE.format("")))
     for family in FAMILIES:
         draw = partial(svg_to_bytes, sans_serif_family=family)
         if bytes(draw(svg_string=_PROBE.format(_LETTERS))) != blank:
             return partial(_png, draw), None
     return None, (
-        "no PNG was written, SVG alone: there is no font to draw text with; install one of "
+        "no PNG was written, only SVG: there is no font to draw text with; install one of "
         f"{', '.join(FAMILIES)} (Debian: fonts-dejavu-core)"
     )
 

@@ -1,4 +1,4 @@
-"""Where the names of points go, so that none lies on another."""
+"""Places the names of points so that they do not overlap."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from mgrade.report.chart import Chart
 
 LETTER, LINE, AWAY = 7.8, 12, 9
-# Where a name may stand, the best first: right (1) or left (-1) of its point or centred on it (0), and how far down.
+# Places for a name, best first: right (1) or left (-1) of its point or centred on it (0), and how far down.
 _PLACES = ((1, 4), (-1, 4), (1, -8), (-1, -8), (1, 16), (-1, 16), (0, -11), (0, 20), (1, -20), (-1, -20), (0, 32))
 _ANCHORS = {1: "start", 0: "middle", -1: "end"}
 Box = tuple[float, float, float, float]
 
 
 def label_points(chart: Chart, points: Sequence[tuple[float, float, str]], right: float) -> None:
-    """Names every point (in pixels), in their order, where it meets least and stays inside the chart."""
+    """Labels every point (in pixels), in order, where its name overlaps least and stays inside the chart."""
     taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y, _ in points]
     for x, y, name in points:
         places = [(_box(x, y, name, side, down), side, down) for side, down in _PLACES]

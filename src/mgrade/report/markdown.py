@@ -54,7 +54,7 @@ def _filled(text: str, name: str, made: Callable[..., str]) -> str:
 
 
 def table(found: list[Row], option: str | None = None) -> str:
-    """Rows as a Markdown table; with an option of the task, those that differ in it alone share a line."""
+    """Rows as a Markdown table. With an option of the task, rows that differ only in it share a line."""
     if option:
         head, body = _by(found, option)
     else:
@@ -64,8 +64,10 @@ def table(found: list[Row], option: str | None = None) -> str:
 
 
 def _by(found: list[Row], option: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The head and the lines of a table with a column for every value of an option. A line is called as its recipes
-    are, but for the value in the names of variants."""
+    """The head and the lines of a table with a column for every value of an option.
+
+    A line has the name of its recipes, without the value that variants have in theirs.
+    """
     lines: dict[tuple[str, str], dict[float, tuple[str, ...]]] = {}
     for row in found:
         value = getattr(load_recipe(row.recipe).task, option)
@@ -83,7 +85,7 @@ def _by(found: list[Row], option: str) -> tuple[tuple[str, ...], list[tuple[str,
 
 
 def summary(results: Path) -> str:
-    """A line for every experiment: the first of its recipes of mGRADE, if it has run; else its name alone."""
+    """A line for every experiment: its first mGRADE recipe if that has run, else only a name in the list below."""
     experiments = sorted({name.partition("/")[0] for name in shipped()})
     found = [rows([experiment], results) for experiment in experiments]
     firsts = [next(row for row in of_one if row.recipe.partition("/")[2].startswith("mgrade")) for of_one in found]
@@ -95,7 +97,7 @@ def summary(results: Path) -> str:
 
 
 def whole_rows(results: Path) -> str:
-    """A line for every mGRADE that has learned delays on images: how many are whole rows of pixels."""
+    """A line for every mGRADE trained on images: the share of its delays that are whole rows of pixels."""
     lines = [
         "| recipe | pixels of a row | at whole rows, layer by layer | at the start | by chance |",
         "| --- | --- | --- | --- | --- |",
@@ -108,7 +110,7 @@ def whole_rows(results: Path) -> str:
 
 
 def stages(path: Path) -> str:
-    """The stages of an export as a Markdown table, and what emulated chips said."""
+    """The stages of an export as a Markdown table, and the results of emulated chips."""
     if not path.is_file():
         return f"Not run: `mgrade stages RUN --verify cortex-m55 --out results/deploy/{path.name}`\n"
     found = json.loads(path.read_text("utf-8"))
@@ -146,7 +148,7 @@ def _cells(stage: dict[str, Any] | None) -> tuple[str, str]:
 
 
 def main(pages: list[str]) -> None:
-    """Fills every page in place, from the folder `results` beside it or beside its own folder."""
+    """Fills every page in place, from the folder `results` in its own folder or in the one above."""
     for page in map(Path, pages):
         text = page.read_text("utf-8")
         beside = page.absolute().parent

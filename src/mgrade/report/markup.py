@@ -1,4 +1,4 @@
-"""HTML and SVG as strings that cannot be confused with text: what is not markup yet is escaped when it becomes so."""
+"""HTML and SVG as strings of their own type: text is escaped when it becomes markup."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ VOID = ("meta", "link", "path", "line", "rect", "circle")
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """A string that is already markup."""
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An element. `stroke_width` is written stroke-width and `class_` class; an attribute of None or False is left out.
+    """An element. `stroke_width` becomes stroke-width and `class_` class; attributes of None or False are left out.
 
-    Children that are not `Markup` are escaped, numbers among the attributes rounded to a hundredth.
+    Children that are not `Markup` are escaped; float attributes are rounded to two decimals.
     """
     words = [name]
     for key, value in attributes.items():
@@ -30,12 +30,12 @@ def tag(name: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def join(*children: object) -> Markup:
-    """Children one after another; those that are text are escaped, None is left out."""
+    """Concatenates children; text is escaped, None is left out."""
     return Markup("".join(c if isinstance(c, Markup) else escape(_text(c)) for c in children if c is not None))
 
 
 def number(value: float) -> str:
-    """A coordinate, to a hundredth, as short as it goes; what is not finite has no place in a drawing."""
+    """A coordinate with at most two decimals; refuses values that are not finite."""
     if not math.isfinite(value):
         raise ValueError(f"a coordinate must be finite, got {value}")
     text = f"{value:.2f}".rstrip("0").rstrip(".")
@@ -43,7 +43,7 @@ def number(value: float) -> str:
 
 
 def data(value: Any, **attributes: object) -> Markup:
-    """JSON for the page's script, in an element that runs nothing and that no text in it can end."""
+    """JSON for the page's script, in an element that is not executed and whose text cannot close it."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")

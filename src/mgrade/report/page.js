@@ -1,6 +1,6 @@
 "use strict";
-// The page is whole without this. With it: values where one points, an attractor to turn, one of several to pick,
-// light or dark by choice.
+// The page is complete without this script. It adds values at the pointer, attractors that turn, lists to pick from,
+// and a choice of light or dark.
 {
   const root = document.documentElement;
   const svg = (name, attributes) => {
@@ -11,7 +11,7 @@
   const data = (drawing) => JSON.parse(drawing.parentElement.querySelector("script").textContent);
   root.classList.add("scripted");
 
-  // Light or dark: the system's until one chooses; the choice is kept where a browser lets a file keep something.
+  // Light or dark: the system's, until the user chooses; the choice is stored where the browser allows it.
   const button = document.getElementById("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
   const dark = () => (root.style.colorScheme || (system.matches ? "dark" : "light")) === "dark";
@@ -37,7 +37,7 @@
   system.addEventListener("change", show);
   show();
 
-  // One of several: a list to pick from, and only the picked one shown.
+  // Alternatives: a list to pick from; only the picked one is shown.
   for (const [index, place] of document.querySelectorAll(".pick").entries()) {
     const options = [...place.children];
     const select = document.createElement("select");
@@ -56,7 +56,7 @@
     pick();
   }
 
-  // A value where one points, or steps with the arrow keys.
+  // Shows the value at the pointer, or steps through values with the arrow keys.
   const tip = document.createElement("div");
   tip.id = "tip";
   tip.hidden = true;
@@ -72,7 +72,7 @@
     tip.style.transform = `translate(${left}px, ${top < 8 ? y + 18 : top}px)`;
   };
 
-  const REACH = 60; // how far from a value one may point, in the drawing's units
+  const REACH = 60; // how far the pointer may be from a value, in units of the drawing
   for (const drawing of document.querySelectorAll("[data-spots]")) {
     let spots, at = -1;
     const ring = svg("circle", { class: "ring", r: 6, visibility: "hidden" });
@@ -115,7 +115,7 @@
     });
   }
 
-  // An attractor that turns: the same projection as the one it was drawn with.
+  // Turns an attractor, with the same projection that drew it.
   for (const drawing of document.querySelectorAll("[data-orbit]")) {
     let orbit, turn, tilt, held = null, waiting = false;
     const load = () => {
@@ -175,7 +175,7 @@
     });
   }
 
-  // On paper everything is open.
+  // In print, everything is unfolded.
   addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details")) details.open = true;
   });

@@ -1,4 +1,4 @@
-"""The page: everything in one file, which asks no network for anything."""
+"""The page: everything in one file that loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from mgrade.report.section import Contents, Measured, Section
 
 TITLE = "mGRADE: what the paper reports, and what we measured"
 MARK = f"<title>{TITLE}".encode()
-"""Near the beginning of every page."""
+"""Identifies a page as ours; it is near the beginning of every page."""
 
 
 def read(folder: Path) -> Contents:
-    """All that lies under a results folder; an empty one is an empty report."""
+    """Reads everything under a results folder; an empty folder gives an empty report."""
     if not folder.is_dir():
-        hint = "a run makes one, and the quickest is mgrade train vowels/mgrade"
-        missing = "" if folder.exists() else f", which is not there: {hint}"
+        hint = "a run creates it, the quickest is mgrade train vowels/mgrade"
+        missing = "" if folder.exists() else f", which does not exist: {hint}"
         raise ValueError(f"--results must be a folder, got {folder}{missing}")
     known, others = by_recipe(all_runs(folder))
     bench = {
@@ -41,7 +41,7 @@ def read(folder: Path) -> Contents:
 
 
 def build(contents: Contents) -> tuple[str, list[Figure]]:
-    """The page, and its figures."""
+    """Builds the page and its figures."""
     made = [*paper_sections(contents.measured.known), *further_sections(contents)]
     figures = [figure for section in made for figure in section.figures()]
     return _page(contents, made, striking(contents.measured)), figures
@@ -74,8 +74,8 @@ def _header(contents: Contents, made: Sequence[Section], facts: Sequence[Fact]) 
         tag(
             "p",
             "A causal convolution with learnable delays, a gated recurrence, an MLP and a norm. Below: the paper's "
-            "tables and figures beside what our own runs found, all of it read from their result files.",
-            tag("span", " Point at a figure for its values, or focus it and use the arrow keys.", class_="hint"),
+            "tables and figures beside the results of our own runs, all read from their result files.",
+            tag("span", " Point at a figure to see its values, or focus it and use the arrow keys.", class_="hint"),
             class_="lead",
         ),
         _facts(facts) if facts else _empty(contents),
@@ -88,7 +88,7 @@ def _facts(facts: Sequence[Fact]) -> Markup:
 
 
 def _empty(contents: Contents) -> Markup:
-    words = "has nothing that makes a headline yet" if contents.runs() else "holds no result yet"
+    words = "has no results for headlines yet" if contents.runs() else "has no results yet"
     first = join(command("mgrade train vowels/mgrade"), " takes a quarter of a minute, ")
     more = join(command("mgrade reproduce theory"), " the paper's small experiments.")
     return tag("p", f"The folder {contents.folder.name} {words}. ", first, more, class_="missing")
@@ -104,8 +104,8 @@ def _footer(contents: Contents) -> Markup:
         ),
         tag(
             "p",
-            "Paper: as printed there. Ours: mean ± standard deviation over seeds, in curves ± standard error. Bytes: "
-            "parameters in float32 / what one stream remembers; the paper's K and M are powers of 1024.",
+            "Paper: as printed there. Ours: mean ± standard deviation over seeds; in curves, ± standard error. Bytes: "
+            "parameters in float32 / state of one stream; the paper's K and M are powers of 1024.",
         ),
     )
 

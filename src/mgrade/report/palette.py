@@ -1,6 +1,6 @@
-"""Colours: one per model wherever it is drawn, told apart by lightness too, after Okabe and Ito.
+"""Colours: one per model everywhere, which also differ in lightness, after Okabe and Ito.
 
-A drawing names them as CSS variables. A page defines these for light and dark; a file of its own has them written out.
+Drawings refer to them as CSS variables. A page defines these for light and dark; standalone files have literal colours.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ COLOURS = {
     "positive": ("#b2182b", "#f4817a"),
     "negative": ("#2166ac", "#74b3e8"),
 }
-# As the value of an attribute: text has no quotation marks that are not escaped.
+# Only as the value of an attribute: quotation marks in text are escaped.
 _VARIABLE = re.compile(rf'(?<==")var\(--({"|".join(COLOURS)})\)(?=")')
 
 
 def colour(name: str) -> str:
-    """A colour by its name, as a drawing writes it."""
+    """The CSS variable of a colour."""
     if name not in COLOURS:
         raise KeyError(name)
     return f"var(--{name})"
 
 
 def model_colour(model: str, pale: bool = False) -> str:
-    """The colour of a model, by its recipe: `lru-dcls` has that of lru, `mgrade-2l@0.07` that of mgrade."""
+    """The colour of a recipe's model: `lru-dcls` has that of lru, `mgrade-2l@0.07` that of mgrade."""
     family = re.split(r"[@-]", model.rpartition("/")[2].lower())[0]
     name = family if family in ("mgrade", "mingru", "lru", "tcn", "dcls") else "other"
     return colour(f"{name}-pale" if pale and f"{name}-pale" in COLOURS else name)
@@ -52,5 +52,5 @@ def stylesheet() -> str:
 
 
 def literal(drawing: str) -> str:
-    """A drawing with its colours written out, as light has them; text that looks like one stays."""
+    """Replaces the variables of a drawing by their light colours; text that looks like one is left alone."""
     return _VARIABLE.sub(lambda found: COLOURS[found[1]][0], drawing)

@@ -1,4 +1,4 @@
-"""What the paper prints and no recipe holds: accuracies of published models, and bytes of the small tables.
+"""Figures of the paper that no recipe has: accuracies of published models, and bytes of the small tables.
 
 Bytes of published models on the long-range tasks and on speech are in `mgrade.footprint.published`.
 """
@@ -55,7 +55,7 @@ BYTES = {
     "selective-copying/tcn": ("320K", "3.2M"),
     "shd/mgrade": ("257.6K", "200"),
 }
-# The same in Table 5, the ablation, whose figures are rounded otherwise than Table 3's.
+# The same in Table 5, the ablation, which rounds differently from Table 3.
 ABLATION_BYTES = {
     "listops/tcn": ("180K", "16K"),
     "listops/dcls": ("164K", "12K"),

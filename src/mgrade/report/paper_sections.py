@@ -33,8 +33,8 @@ def paper_sections(known: Known) -> list[Section]:
 
 def _memory(known: Known) -> Section:
     lead = (
-        "How much memory a model needs to be how good, on five tasks of the Long Range Arena (Fig. 1C, and its twin in "
-        "the appendix)."
+        "The memory that models need for their accuracy on five tasks of the Long Range Arena (Fig. 1C, and its "
+        "counterpart in the appendix)."
     )
     return Section("memory", "Accuracy against memory", lead, [memory.memory(known)])
 
@@ -58,7 +58,7 @@ def _patterns(known: Known) -> Section:
 def _flipflop(known: Known) -> Section:
     bits, copying = rows_of(["flipflop"], known), rows_of(["selective-copying"], known)
     h3 = [("H3", share(paper.H3[0] / 100), *paper.H3[1:])]
-    lead = "To keep a bit while all else is ignored; to pick what matters and repeat it (Table 2, and appendix)."
+    lead = "Keeping a bit while ignoring all else; picking what matters and repeating it (Table 2, and appendix)."
     parts = [
         patterns.recall(known),
         paper_table(bits, paper.BYTES, title="Flip-Flop"),
@@ -96,10 +96,10 @@ def _instantiated() -> Section:
     ours = [sum(measure(load_recipe(f"{task}/mgrade").model).instantiated.values()) for task in paper.ARENA]
     rows.append(["mGRADE, by our formula", *(printed(4 * count) for count in ours)])
     lead = (
-        "Bytes of parameters with every kernel and every recurrent matrix written out (appendix), as printed; the last "
+        "Bytes of parameters with every kernel and every recurrent matrix expanded (appendix), as printed; the last "
         "row counts our recipes, which needs no run."
     )
-    return Section("instantiated", "Parameters written out", lead, [table(columns, rows)])
+    return Section("instantiated", "Parameters, expanded", lead, [table(columns, rows)])
 
 
 def _speech(known: Known) -> Section:
@@ -111,7 +111,7 @@ def _speech(known: Known) -> Section:
             told = [share(causal / 100) if causal else None, f"{share(both / 100)} both ways" if both else None]
             more.append((model, "; ".join(filter(None, told)), *_dashes(beside.get(model))))
     parts = [paper_table(rows, {"speech35/mgrade": beside["mGRADE"]}, more), series.training("speech35", known)]
-    lead = "Thirty-five words, sample by sample at 16 kHz (Table 4). Both ways: seeing both directions of the input."
+    lead = "Thirty-five words, sample by sample at 16 kHz (Table 4). Both ways: it sees both directions of the input."
     return Section("speech", "Raw speech", lead, [*parts, runs_behind(rows)])
 
 
@@ -126,7 +126,7 @@ def _ablation(known: Known) -> Section:
         found += rows
     lead = (
         "mGRADE without its convolution (minGRU), without its recurrence (DCLS), and with plain dilation instead "
-        "(TCN), as wide as makes them about equally large, but for DCLS on Image, which has three quarters of mGRADE's "
+        "(TCN). Widths make them about equally large, except DCLS on Image, which has three quarters of mGRADE's "
         "weights, as in the paper (Table 5, and appendix)."
     )
     parts = [Pick(options), missing(found, ["ablation"]), runs_behind(found)]
@@ -140,7 +140,7 @@ def _spikes(known: Known) -> Section:
         for model, (accuracy, spread, weights, buffer) in paper.SPIKES.items()
     ]
     parts = [paper_table(rows, paper.BYTES, more), series.training("shd", known), runs_behind(rows)]
-    lead = "Spoken digits as spikes of a model of the ear (appendix)."
+    lead = "Spoken digits, encoded as spikes by a model of the ear (appendix)."
     return Section("spikes", "Spiking Heidelberg Digits", lead, parts)
 
 
@@ -149,12 +149,12 @@ def _delays(known: Known) -> Section:
         f"{task_name(run.experiment)}, {model_name(run.name)}": [delays.delays(run)]
         for run in delays.with_delays(known)
     }
-    lead = "Where every tap of every channel lies after training (the appendix has Image, Pathfinder and ListOps)."
+    lead = "The delay of every tap of every channel after training (the appendix has Image, Pathfinder and ListOps)."
     return Section("delays", "Learned delays", lead, [Pick(found) if found else not_run("mgrade train vowels/mgrade")])
 
 
 def _experiment(known: Known, name: str, title: str, lead: str, drawn: Sequence[Part]) -> Section:
-    """A section of one experiment: figures, table, what is missing, where it comes from."""
+    """The section of one experiment: figures, table, missing runs, provenance."""
     rows = rows_of([name], known)
     return Section(
         name, title, lead, [*drawn, paper_table(rows, paper.BYTES), missing(rows, [name]), runs_behind(rows)]

@@ -1,4 +1,4 @@
-"""The runs behind a report: what a result file says, checked once, so that a broken file is named and nothing else."""
+"""The runs behind a report: reads and checks result files, so that errors name the broken file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mgrade.report.scale import LARGEST, drawable
 from mgrade.train.recipe import Recipe, load_recipe, shipped
 from mgrade.train.result import difference, read_document, read_result
 
-# Folders under results/ that hold no runs.
+# Folders under results/ without runs.
 OTHERS = ("bench", "deploy", "compare")
 
 
@@ -25,7 +25,7 @@ class Run:
 
     path: Path
     name: str
-    """Of its recipe, as `lorenz/mgrade@ajar`."""
+    """The name of its recipe, such as `lorenz/mgrade@ajar`."""
     seed: int
     recipe: Mapping[str, Any]
     metrics: Mapping[str, float]
@@ -38,7 +38,7 @@ class Run:
 
     @property
     def experiment(self) -> str:
-        """What its recipe belongs to."""
+        """The experiment that its recipe belongs to."""
         return self.name.partition("/")[0]
 
 
@@ -47,7 +47,7 @@ _MISSHAPEN = (LookupError, TypeError, AttributeError, ValueError, ArithmeticErro
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turns whatever a misshapen file leads to into one line that names it."""
+    """Turns any error that a malformed file causes into one line that names the file."""
     try:
         yield
     except _MISSHAPEN as error:
@@ -57,21 +57,21 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def read_run(path: Path) -> Run | None:
-    """The run that a result file tells of, or None where there is no file."""
+    """Reads the run of a result file; None if there is no file."""
     with reading(path):
         document = read_result(path)
         return None if document is None else _run(path, _writable(document))
 
 
 def read_measurement(path: Path) -> dict[str, Any] | None:
-    """A file that tells of no run, or None where there is none; what it must hold, its readers say."""
+    """Reads a file of measurements; None if there is no file. Its users check what it must contain."""
     with reading(path):
         document = read_document(path)
         return None if document is None else _writable(document)
 
 
 def runs_in(folder: Path) -> list[Run]:
-    """The runs of one recipe, whose files lie in `folder`, by seed."""
+    """The runs of one recipe, whose files are in `folder`, by seed."""
     found = [read_run(path) for path in folder.glob("seed*.json")]
     return sorted((run for run in found if run is not None), key=lambda run: run.seed)
 
@@ -83,7 +83,7 @@ def all_runs(results: Path) -> list[Run]:
 
 
 def by_recipe(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[Run]]:
-    """Runs of shipped recipes as these are now, seeds and all, by recipe; and those of others or of changed ones."""
+    """Runs that match a shipped recipe and one of its seeds, by recipe; and all other runs."""
     names = set(shipped())
     recipes = {name: load_recipe(name) for name in {run.name for run in runs} & names}
     known: dict[str, list[Run]] = {}
@@ -98,7 +98,7 @@ def by_recipe(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[Run]]:
 
 
 def _is_of(run: Run, recipe: Recipe) -> bool:
-    """Whether a run is one of the recipe as it is now, on its data; then it must have the figures of the paper."""
+    """Whether a run is of the current recipe, on its data; if so, it must have the figures of the paper."""
     with reading(run.path):
         if "stand_in" in run.examined or difference(recipe.to_dict(), dict(run.recipe)):
             return False
@@ -112,7 +112,7 @@ def _run(path: Path, document: dict[str, Any]) -> Run:
     experiment, model, seed = path.parent.parent.name, path.parent.name, int(path.stem.removeprefix("seed"))
     for name, here in (("experiment", experiment), ("model", model), ("seed", seed)):
         if document.get(name, here) != here:
-            raise ValueError(f"{name} must be {here!r}, as where it lies, got {document[name]!r:.40}")
+            raise ValueError(f"{name} must be {here!r}, as in its path, got {document[name]!r:.40}")
     if path.stem != f"seed{seed}":
         raise ValueError(f"its name must be seed{seed}.json")
     return Run(
@@ -155,20 +155,20 @@ def _curves(curves: dict[str, Any]) -> dict[str, list[float]]:
 def _layer(layer: dict[str, Any]) -> dict[str, list[list[float]]]:
     found = {name: [[float(v) for v in row] for row in layer[name]] for name in ("position", "weight")}
     if [len(row) for row in found["position"]] != [len(row) for row in found["weight"]]:
-        raise ValueError("delays: position and weight must have one shape")
+        raise ValueError("delays: position and weight must have the same shape")
     if not all(drawable(v) for rows in found.values() for row in rows for v in row):
         raise ValueError(f"delays must be finite, and at most {LARGEST:g} in size")
     return found
 
 
 def measured(value: Any) -> float:
-    """A figure of a file; NaN where it has diverged, whether it still is a number or not."""
+    """A figure of a file; NaN if it has diverged, even if it is still finite."""
     found = float(value)
     return found if drawable(found) else math.nan
 
 
 def _writable(document: dict[str, Any]) -> dict[str, Any]:
-    """The same document; half a character, which JSON can name and no page can hold, is refused."""
+    """Returns the document; refuses lone surrogates, which JSON can contain but a page cannot."""
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""Scales: from values to pixels, with round ticks; whatever the data, a scale has some length."""
+"""Scales map values to pixels, with round ticks. Whatever the data, a scale is never empty."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# What is larger has diverged, and what is smaller is nothing: sums and ratios of such values need not be numbers.
+# Larger values count as diverged, smaller ones as zero: their sums and ratios might overflow.
 LARGEST, SMALLEST = 1e100, 1e-100
 
 
 def drawable(value: float) -> bool:
-    """Whether a value can be drawn: it is finite, and not so large that it might as well not be."""
+    """Whether a value can be drawn: it is finite and not absurdly large."""
     return abs(value) <= LARGEST
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From `low` to `high` in values, from `start` to `stop` in pixels; linear, or logarithmic."""
+    """Maps values from `low` to `high` to pixels from `start` to `stop`, linearly or logarithmically."""
 
     low: float
     high: float
@@ -26,13 +26,13 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The pixel of a value; what lies outside is put on the nearer end."""
+        """The pixel of a value, clipped to the ends."""
         low, high, value = self._along(self.low), self._along(self.high), self._along(value)
         share = min(1.0, max(0.0, (value - low) / (high - low)))
         return self.start + share * (self.stop - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Round values between the ends, about so many: of the kind 1, 2, 5, or powers of ten."""
+        """Round values between the ends, about as many as asked for: multiples of 1, 2 or 5, or powers of ten."""
         return self._powers(about) if self.log else _round_steps(self.low, self.high, about)
 
     def _along(self, value: float) -> float:
@@ -49,9 +49,9 @@ class Scale:
 
 
 def linear(values: Iterable[float], start: float, stop: float, *, ends: tuple[float | None, float | None]) -> Scale:
-    """A scale for these values with a little room beyond them; `ends` fixes the lower or the upper end.
+    """A scale for these values with a little room around them; `ends` fixes the lower or the upper end.
 
-    Nothing at all gets 0 to 1; a single value lies in the middle.
+    Without values, it goes from 0 to 1; a single value is in the middle.
     """
     found = [value for value in values if drawable(value)]
     low, high = (min(found), max(found)) if found else (0.0, 1.0)
@@ -64,7 +64,7 @@ def linear(values: Iterable[float], start: float, stop: float, *, ends: tuple[fl
 
 
 def logarithmic(values: Iterable[float], start: float, stop: float) -> Scale:
-    """A logarithmic scale for these values with a little room; those that have no logarithm do not count."""
+    """A logarithmic scale for these values with a little room; values without a logarithm are ignored."""
     found = [value for value in values if SMALLEST <= value <= LARGEST]
     low, high = (min(found), max(found)) if found else (1.0, 10.0)
     room = max(0.05 * math.log10(high / low), 0.15)

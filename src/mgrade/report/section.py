@@ -1,4 +1,4 @@
-"""Sections of the page, and what they are made from."""
+"""Sections of the page, and the data they are made from."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """All that a report is made from."""
+    """Everything that a report is made from."""
 
     folder: Path
     measured: Measured
     others: Sequence[Run]
-    """Runs of recipes that do not ship, or have changed."""
+    """Runs of recipes that are not shipped, or that have changed."""
     compared: Mapping[str, Any] | None
 
     def runs(self) -> int:
-        """How many runs there are."""
+        """The number of runs."""
         return sum(map(len, self.measured.known.values())) + len(self.others)
 
 
 @dataclass(frozen=True)
 class Pick:
-    """Several things of which one is looked at, by name; where no script hides the others, all are shown."""
+    """Alternatives by name, of which the page shows one; without its script, it shows all."""
 
     options: Mapping[str, Sequence[Part]]
 
     def html(self) -> Markup:
-        """As a part of the page; what there is only one of needs no picking."""
+        """As a part of the page; a single alternative has no list to pick from."""
         if len(self.options) == 1:
             return join(*map(part_html, *self.options.values()))
         return tag(
@@ -73,7 +73,7 @@ class Section:
         return tag("section", tag("h2", self.title), lead, *map(part_html, self.parts), id=self.name)
 
     def figures(self) -> list[Figure]:
-        """All its figures."""
+        """All figures of the section."""
         return list(_figures(self.parts))
 
 
@@ -92,7 +92,7 @@ def _figures(parts: Iterable[Part]) -> Iterable[Figure]:
 
 
 def not_run(words: str) -> Markup:
-    """What to run for a part that is missing."""
+    """The command to run for a part that is missing."""
     return tag("p", tag("em", "Not run: "), command(words), class_="missing")
 
 

@@ -1,4 +1,4 @@
-"""The rows of the paper's tables, each with what our result files say."""
+"""The rows of the paper's tables, each with the results of our runs."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ class Row:
     paper_spread: float | None
     runs: tuple[Run, ...]
     asked: int
-    """How many seeds the recipe has."""
+    """The number of seeds of the recipe."""
     weight_bytes: int
-    """Of the model's parameters, in float32, by the paper's formula."""
+    """Bytes of the model's parameters in float32, by the paper's formula."""
     buffer_bytes: int
-    """Of what a stream of it remembers, by the paper's formula."""
+    """Bytes of a stream's state, by the paper's formula."""
 
     @property
     def ours(self) -> tuple[float, ...]:
-        """The figure, by seed."""
+        """The figure for every seed."""
         return tuple(run.metrics[self.figure] for run in self.runs)
 
     @property
     def parameters(self) -> int | None:
-        """Of the model; None where nothing has run."""
+        """Number of parameters; None if nothing has run."""
         return self.runs[0].parameters if self.runs else None
 
     @property
     def state_bytes(self) -> int | None:
-        """What one stream of the model remembers; None where nothing has run."""
+        """Bytes of state of one stream; None if nothing has run."""
         return self.runs[0].state_bytes if self.runs else None
 
     @property
     def mean(self) -> float | None:
-        """Ours, averaged; None where nothing has run."""
+        """The mean over seeds; None if nothing has run."""
         return statistics.fmean(self.ours) if self.ours else None
 
     @property
     def spread(self) -> float | None:
-        """The standard deviation over seeds, with two or more; a run that diverged has none."""
+        """The standard deviation over seeds; None with fewer than two, or if a run diverged."""
         return statistics.stdev(self.ours) if len(self.ours) > 1 and all(map(math.isfinite, self.ours)) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As stored in JSON."""
         return {
             "recipe": self.recipe,
             "figure": self.figure,
@@ -74,7 +74,7 @@ class Row:
         }
 
     def cells(self) -> tuple[str, ...]:
-        """As a table shows it, under `HEAD`."""
+        """The cells of a table under `HEAD`."""
         return (
             self.recipe,
             self.figure,
@@ -87,14 +87,14 @@ class Row:
 
 
 def rows(experiments: Iterable[str], results: Path) -> list[Row]:
-    """All rows of the experiments, by recipe; results of a changed recipe do not count."""
+    """All rows of the experiments, by recipe; results of changed recipes are ignored."""
     experiments = list(experiments)
     known, _ = by_recipe([run for name in of_experiments(experiments) for run in runs_in(results / name)])
     return rows_of(experiments, known)
 
 
 def rows_of(experiments: Iterable[str], known: Mapping[str, Sequence[Run]]) -> list[Row]:
-    """The same, of runs that have been read already."""
+    """The same for runs that have already been read."""
     found = []
     for name in of_experiments(experiments):
         recipe = load_recipe(name)

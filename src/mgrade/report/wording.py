@@ -1,4 +1,4 @@
-"""How figures are written: short, the same everywhere."""
+"""How figures are written: briefly, and the same everywhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FIGURES = {
 }
 SHARES = ("accuracy", "overlap")
 SPACE = "\u00a0"
-"""Between a figure and its unit: no line is broken there."""
+"""Non-breaking, between a figure and its unit."""
 
 
 def model_name(recipe: str) -> str:
@@ -54,7 +54,7 @@ def model_name(recipe: str) -> str:
 
 
 def task_name(experiment: str) -> str:
-    """What a reader calls the task of an experiment."""
+    """The display name of an experiment's task."""
     return TASKS.get(experiment, experiment)
 
 
@@ -64,12 +64,12 @@ def figure_name(figure: str) -> str:
 
 
 def is_share(figure: str) -> bool:
-    """Whether a metric is a share of 1, to be written in per cent."""
+    """Whether a metric is a share of 1, which is written in per cent."""
     return figure.endswith(SHARES)
 
 
 def value(figure: str, mean: float | None, spread: float | None = None) -> str:
-    """A metric with its spread: shares in per cent, others to three figures or so."""
+    """A metric with its spread: shares in per cent, others to about three digits."""
     if mean is None:
         return "—"
     if not math.isfinite(mean):
@@ -85,12 +85,12 @@ def percent(share: float, places: int = 1) -> str:
 
 
 def tick(share: float) -> str:
-    """A share at a tick, with the decimals it needs."""
+    """A share as a tick label, with as many decimals as it needs."""
     return f"{100 * share:.4g} %"
 
 
 def size(count: float) -> str:
-    """Bytes as people say them, in powers of 1000."""
+    """Bytes with a decimal unit: kB, MB or GB."""
     for unit, power in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= power:
             return (
@@ -100,12 +100,12 @@ def size(count: float) -> str:
 
 
 def printed(count: float) -> str:
-    """Bytes as the paper prints them: K and M are powers of 1024."""
+    """Bytes as the paper prints them, where K and M are powers of 1024."""
     return f"{count / 1024**2:.2f}M" if count >= 1024**2 else f"{count / 1024:.1f}K"
 
 
 def seconds(time: float) -> str:
-    """A time in the unit that suits it."""
+    """A time in a suitable unit."""
     if not math.isfinite(time):
         return "not finite"
     for unit, power in (("s", 1.0), ("ms", 1e-3)):
@@ -115,7 +115,7 @@ def seconds(time: float) -> str:
 
 
 def short(value: float) -> str:
-    """A tick: 0.25, 40, 250k."""
+    """A tick label: 0.25, 40, 250k."""
     for unit, power in (("M", 1e6), ("k", 1e3)):
         if abs(value) >= power and (power < 1e4 <= abs(value) or power > 1e4 or value % 1000 == 0):
             return f"{value / power:g}{unit}"
@@ -123,12 +123,12 @@ def short(value: float) -> str:
 
 
 def clipped(words: str, length: int = 52) -> str:
-    """As much of some words as a panel has room for."""
+    """Words cut to the width of a panel."""
     return words if len(words) <= length else words[: length - 1].rstrip() + "…"
 
 
 def times(factor: float) -> str:
-    """How many times as much."""
+    """A factor with its sign of multiplication."""
     return f"{factor:.1f}\u00d7" if factor < 10 else f"{factor:.0f}\u00d7"
 
 

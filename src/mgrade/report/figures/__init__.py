@@ -1,1 +1,1 @@
-"""The figures of the report, each from what has run; a figure of which nothing has run is not drawn."""
+"""The figures of the report, drawn from the runs there are; a figure without any run is not drawn."""

@@ -1,4 +1,4 @@
-"""Learned delays: where every tap of every channel lies, layer by layer (the paper's appendix on learned kernels)."""
+"""Learned delays: the taps of every channel, layer by layer (the paper's appendix on learned kernels)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from mgrade.report.wording import model_name, percent, task_name
 from mgrade.tasks.rows import NEAR, at_rows, at_rows_by_chance
 from mgrade.train.recipe import load_recipe
 
-# Weights by their share of the layer's largest: how dark a dot is.
+# Opacity of a dot, by its weight relative to the largest of the layer.
 SHADES = ((0.6, 1.0), (0.25, 0.65), (0.0, 0.3))
 Layer = Mapping[str, Sequence[Sequence[float]]]
 
 
 def with_delays(known: Known) -> list[Run]:
-    """The first seed of every mGRADE whose result holds delays, the largest first.
+    """The first seed of every mGRADE recipe whose result has delays, the most taps first.
 
-    A variant counts where its recipe itself has none, or where its delays started elsewhere.
+    A variant counts only if its recipe has no such run, or if its delays started elsewhere.
     """
     found = {name: of[0] for name, of in known.items() if "/mgrade" in name and of and _taps(of[0])}
     starts = {name: run.recipe.get("model", {}).get("position_init") for name, run in found.items()}
@@ -35,7 +35,7 @@ def with_delays(known: Known) -> list[Run]:
 
 
 def delays(run: Run) -> Figure:
-    """All delays of a run, a panel a layer."""
+    """All delays of a run, one panel per layer."""
     panels = [_panel(layer, index, _reach(run)) for index, layer in enumerate(run.delays)]
     channels = max(len(layer["position"]) for layer in run.delays)
     taps = max(len(row) for layer in run.delays for row in layer["position"])
@@ -81,19 +81,19 @@ def _taps(run: Run) -> int:
 
 
 class WholeRows(NamedTuple):
-    """Of images: pixels of a row, and which share of delays are whole rows."""
+    """For images: pixels of a row, and the shares of delays that are whole rows."""
 
     row: int
     layers: list[float]
-    """Of each layer, as learned."""
+    """The share in each trained layer."""
     start: float
-    """Before the first step of training; of random delays, as many as by chance."""
+    """The share before training; for random delays, that by chance."""
     chance: float
-    """Of delays spread evenly from 0 to the longest."""
+    """The share of delays that are spread evenly from 0 to the longest."""
 
 
 def at_whole_rows(run: Run) -> WholeRows | None:
-    """How many delays of a run lead to a pixel straight above, where it has learned images."""
+    """The shares of a run's delays that lead to pixels straight above; None if it was not trained on images."""
     row = load_recipe(run.name).task.row
     if row is None:
         return None

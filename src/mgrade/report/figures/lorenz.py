@@ -1,4 +1,4 @@
-"""Lorenz: the attractor, what models make of it, and how training gets there (the paper's Fig. 2 and its appendix)."""
+"""Lorenz: the attractor, the hidden states of models, and training (the paper's Fig. 2 and its appendix)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from mgrade.report.scale import drawable
 from mgrade.report.wording import model_name, percent, tick
 from mgrade.tasks.lorenz import NEIGHBOURS
 
-# How an attractor is looked at: radians about the vertical, and down onto it; hidden states so that one sees the plane
-# of their first two components.
+# View angles in radians, about the vertical and downwards; hidden states show the plane of their first two components.
 TRUE_VIEW, HIDDEN_VIEW = (-0.9, 0.3), (0.25, 1.1)
 SIZE, ZOOM = 310, 0.92
-# A component with less of the variance than this is drawn as flat as it is; the others fill their axes.
+# Components with less of the variance than this are drawn to scale, hence flat; the others fill their axes.
 NOTHING = 0.001
-# The small axes: how long, and where.
+# Length and place of the small axes.
 TRIAD, CORNER = 0.2, 54
 PARTS = ("PC 1", "PC 2", "PC 3")
 Points = list[list[float]]
@@ -31,7 +30,7 @@ Stroke = tuple[int, Points]
 
 
 def attractors(known: Known, variant: str = "") -> Figure | None:
-    """The true attractor and the hidden states of both models, in three dimensions, to be turned."""
+    """The true attractor and the hidden states of both models, as drawings that turn in three dimensions."""
     chosen = _chosen(known, variant)
     if not chosen:
         return None
@@ -60,7 +59,7 @@ def attractors(known: Known, variant: str = "") -> Figure | None:
 
 
 def components(known: Known) -> Figure | None:
-    """The three components of both models against one another."""
+    """The three components of both models, two at a time."""
     panels = []
     told = []
     for run in _chosen(known, ""):
@@ -71,8 +70,8 @@ def components(known: Known) -> Figure | None:
     if not panels:
         return None
     caption = (
-        f"The same hidden states. Share of the variance: {'; '.join(told)}. Every component fills its axis, but those "
-        "with next to none are drawn as flat as they are."
+        f"The same hidden states. Share of the variance: {'; '.join(told)}. Components fill their axes, except those "
+        "with almost no variance, which are drawn to scale."
     )
     return Figure("lorenz-components", "Hidden states, two components at a time", caption, panels)
 
@@ -97,13 +96,13 @@ def learning(known: Known) -> Figure | None:
     panels.append(chart.panel(f"Validation share of nearest neighbours kept over epochs; at the end: {ends}."))
     caption = (
         f"On validation, mean ± standard error over seeds. MASE at the end, {'; '.join(told)}. Below 1 is better than "
-        f"to predict that nothing changes. Neighbour overlap at the end: {ends}."
+        f"predicting that nothing changes. Neighbour overlap at the end: {ends}."
     )
     return Figure("lorenz-learning", "Learning to predict the next step", caption, panels, keys(names, known))
 
 
 def _chosen(known: Known, variant: str) -> list[Run]:
-    """The first seed of both models, where it was examined."""
+    """The first seed of both models, if it was examined."""
     names = [f"lorenz/{model}{f'@{variant}' if variant else ''}" for model in ("mgrade", "mingru")]
     return [known[name][0] for name in names if known.get(name) and "principal_components" in known[name][0].examined]
 
@@ -137,7 +136,7 @@ def _columns(strokes: Sequence[Stroke]) -> list[tuple[float, ...]]:
 
 
 def _cut(points: Points, signs: Sequence[bool]) -> Iterator[Stroke]:
-    """Pieces of one sign, each going on to the first point of the next, so that no gap is seen."""
+    """Splits a trajectory by sign; each piece ends with the first point of the next, so that there are no gaps."""
     start = 0
     for index in range(1, len(points) + 1):
         if index == len(points) or signs[index] != signs[start]:
@@ -146,7 +145,7 @@ def _cut(points: Points, signs: Sequence[bool]) -> Iterator[Stroke]:
 
 
 def project(point: Sequence[float], view: tuple[float, float]) -> tuple[float, float]:
-    """Where a point of the cube is drawn, seen from `view`; the page's script does the same."""
+    """Projects a point of the cube as seen from `view`; the page's script does the same."""
     turn, tilt = view
     x, y, z = (v / 1000 for v in point)
     across, depth = x * math.cos(turn) - y * math.sin(turn), x * math.sin(turn) + y * math.cos(turn)
@@ -178,7 +177,7 @@ def _orbit(
 
 
 def _triad(axes: Sequence[str], view: tuple[float, float]) -> list[Markup]:
-    """Three short axes in the corner, which turn with the rest."""
+    """Three short axes in the corner, which turn with the drawing."""
     marks = []
     zero, foot = project((0, 0, 0), view), SIZE - 8
     for index, name in enumerate(axes):

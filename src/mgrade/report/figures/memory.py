@@ -1,4 +1,4 @@
-"""Accuracy against memory on the long-range tasks, with the limits of chips (the paper's Fig. 1C and its twin)."""
+"""Accuracy against memory on the long-range tasks, with limits of chips (the paper's Fig. 1C and its counterpart)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEP, TOP = 16, 54
 
 
 class Entry(NamedTuple):
-    """A model over the long-range tasks: accuracy by task, bytes by task."""
+    """A model on the long-range tasks: accuracy and bytes by task."""
 
     name: str
     accuracy: list[float]
@@ -35,12 +35,12 @@ class Entry(NamedTuple):
 
     @property
     def fill(self) -> str:
-        """Its colour."""
+        """The colour of the model."""
         return colour(next((key for key in ("mgrade", "lru") if self.name.lower().startswith(key)), "other"))
 
 
 def entries(known: Known) -> list[Entry]:
-    """The paper's models that have accuracy and bytes on every task, and ours that have run on every task."""
+    """The paper's models with accuracy and bytes for every task, and ours that have run on every task."""
     found = []
     for model in arena_models():
         rows = [row for task in ARENA for row in published(task) if row.model == model]
@@ -57,7 +57,7 @@ def entries(known: Known) -> list[Entry]:
 
 
 def limits() -> list[Chip]:
-    """Chips with one memory for everything, the largest first: the limit on parameters and buffer together."""
+    """Chips with a single memory, which limits parameters plus buffer; the largest first."""
     return sorted((chip for chip in CHIPS if chip.flash == 0), key=lambda chip: -chip.ram)
 
 

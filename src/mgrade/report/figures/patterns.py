@@ -1,4 +1,4 @@
-"""High-frequency patterns and Flip-Flop: learning, and what has been learned (the paper's appendix figures)."""
+"""High-frequency patterns and Flip-Flop: training and results (the paper's appendix figures)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mgrade.report.wording import model_name, percent, short, tick
 
 FREQUENCIES = ("0.07", "0.17", "0.33", "1.0")
 LAYERED = tuple(f"highfreq/{model}-{layers}" for model in ("mgrade", "mingru") for layers in ("1l", "2l"))
-# A distance that the caption names, beside the nearest and the farthest: the paper's farthest.
+# A distance that the caption names besides the shortest and the longest: the longest in the paper.
 SHOWN = 100
 FLIPFLOP = ("flipflop/mgrade", "flipflop/lru-dcls", "flipflop/tcn")
 

@@ -17,7 +17,7 @@ Known = Mapping[str, Sequence[Run]]
 
 
 class Series(NamedTuple):
-    """A curve: where, how high, and how sure; `error` is None for a single seed."""
+    """A curve with its standard error; `error` is None for a single seed."""
 
     x: list[float]
     mean: list[float]
@@ -25,7 +25,7 @@ class Series(NamedTuple):
 
 
 def over_seeds(runs: Sequence[Run], curve: str) -> Series | None:
-    """The mean of a curve at the steps that all runs have, None where none has it."""
+    """The mean of a curve at the steps that all runs share; None if no run has it."""
     curves = [dict(zip(run.curves["step"], run.curves[curve], strict=True)) for run in runs if curve in run.curves]
     if not curves:
         return None
@@ -36,7 +36,7 @@ def over_seeds(runs: Sequence[Run], curve: str) -> Series | None:
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean, by the values' own spread; what is not finite has none."""
+    """The standard error of the mean; NaN if a value is not finite."""
     if not all(map(math.isfinite, values)):
         return math.nan
     return statistics.stdev(values) / math.sqrt(len(values))
@@ -72,7 +72,7 @@ def curves_chart(
 
 
 def last_values(known: Known, names: Sequence[str], curve: str) -> str:
-    """Where the curves end, in words."""
+    """The last values of the curves, in words."""
     ends = []
     for name in names:
         series = over_seeds(known.get(name, ()), curve)
@@ -91,14 +91,14 @@ def keys(names: Sequence[str], known: Known) -> list[Key]:
 
 
 def share_axis(heights: Sequence[float], label: str = "validation accuracy") -> Axis:
-    """Shares up to 1, from below the lowest."""
+    """An axis of shares, from just below the lowest to 1."""
     finite = [value for value in heights if math.isfinite(value)]
     low = math.floor(10 * min(finite, default=0.0)) / 10
     return Axis(label, finite, ends=(min(low, 0.9), 1.0), write=tick)
 
 
 def training(experiment: str, known: Known) -> Figure | None:
-    """Validation accuracy of an experiment over its steps; None where nothing has run."""
+    """Validation accuracy of an experiment over training; None if nothing has run."""
     names = [name for name in known if name.startswith(f"{experiment}/") and "@" not in name]
     names = [name for name in names if any("validation_accuracy" in run.curves for run in known[name])]
     names.sort(key=lambda name: ("/mgrade" not in name, name))

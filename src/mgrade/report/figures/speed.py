@@ -1,4 +1,4 @@
-"""Speed: training steps and their parts beside peers, and one streaming step of many runtimes."""
+"""Speed: training steps and their parts compared with peers, and one streaming step in many runtimes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Document = Mapping[str, Any]
 
 
 def gpu_steps(document: Document) -> Figure:
-    """A training step on a GPU: mgrade in two precisions, and the peers, compiled."""
+    """A training step on a GPU: mgrade in two precisions, and the compiled peers."""
     panels, factors, equal = [], [], []
     for entry in document["training_step"].values():
         half, tf32 = entry["bfloat16"]["contenders"], entry["tf32"]["contenders"]
@@ -39,7 +39,7 @@ def gpu_steps(document: Document) -> Figure:
 
 
 def gpu_parts(document: Document) -> Figure:
-    """The two primitives on a GPU, beside others that do the same."""
+    """The two primitives on a GPU, compared with others that do the same."""
     panels, told = [], []
     for part, name in (("scan", "gated scan"), ("convolution", "delay convolution")):
         for entry in document[part].values():
@@ -69,7 +69,7 @@ def cpu(document: Document) -> Figure:
 
 
 def streaming(document: Document) -> Figure:
-    """One streaming step of one model, exported and run in many ways."""
+    """One streaming step of one model, exported to many runtimes."""
     entry = document["streaming_step"]
     rows, ours = _contenders(entry, "tenth")
     rows.sort(key=lambda row: row[1] if math.isfinite(row[1]) else math.inf)
@@ -87,7 +87,7 @@ def streaming(document: Document) -> Figure:
 def _contenders(
     entry: Document, key: str, wanted: Callable[[str], bool] = lambda name: True
 ) -> tuple[list[tuple[str, float, str, str]], float]:
-    """Rows of all contenders, mgrade's coloured, and the time of mgrade's first."""
+    """Rows of all contenders, with mgrade's coloured, and the time of the first of mgrade's."""
     found = {name: c for name, c in entry["contenders"].items() if wanted(name)}
     ours = next(c[key] for name, c in found.items() if name.startswith("mgrade") and key in c)
     rows = []

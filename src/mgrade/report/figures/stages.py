@@ -12,7 +12,7 @@ from mgrade.report.wording import percent, size, task_name
 
 
 def stages(document: Mapping[str, Any], name: str) -> Figure:
-    """What each stage does to accuracy, weights and state."""
+    """Accuracy, weights and state after each stage."""
     found = document["stages"]
     first, last = found[0], found[-1]
     accuracy = [(s["name"], s["figures"]["accuracy"]) for s in found]
