@@ -1,4 +1,4 @@
-"""A deployed step in a page of headless Chromium: mgrade's WebAssembly, and onnxruntime-web beside it."""
+"""A deployed step in headless Chromium: mgrade's WebAssembly and onnxruntime-web."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.subject import PRECISIONS, STEPS, Subject, checked, noted, timin
 
 
 def browser(subject: Subject, repeats: int, web: bool) -> dict[str, dict[str, Any]]:
-    """WebAssembly in a page of headless Chromium, in rotation, and with `web` onnxruntime-web beside it."""
+    """Times WebAssembly in headless Chromium and, with `web`, onnxruntime-web, in rotation."""
     names = {f"mgrade WebAssembly in Chromium, {precision}": f"model_{precision}" for precision in PRECISIONS}
     other = "onnxruntime-web in Chromium"
     results: dict[str, dict[str, Any]] = {}
@@ -60,7 +60,7 @@ def browser(subject: Subject, repeats: int, web: bool) -> dict[str, dict[str, An
 
 
 def _add_onnx_web(subject: Subject, folder: Path) -> None:
-    """The ONNX export, the shapes of its states, and the package from npm's registry."""
+    """Adds the ONNX export, the shapes of its states, and the package from npm."""
     npm = shutil.which("npm")
     if npm is None:
         raise UnavailableError("npm is not installed")
@@ -87,7 +87,7 @@ def _add_onnx_web(subject: Subject, folder: Path) -> None:
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    """Files of a folder, in a page that may read an exact clock; what it posts goes into a queue."""
+    """Serves a folder with headers that allow precise clocks; puts what pages post into a queue."""
 
     protocol_version = "HTTP/1.0"
     extensions_map = {  # noqa: RUF012
@@ -114,7 +114,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
 
 def browse(program: str, folder: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The answers of a page in `folder` to all jobs."""
+    """Runs all jobs in a page in `folder`; returns their answers."""
     (folder / "jobs.json").write_text(json.dumps(jobs))
     (folder / "page.html").write_text('<!doctype html><script type="module" src="steps.js"></script>\n')
     posted: queue.Queue[bytes] = queue.Queue()

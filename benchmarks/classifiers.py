@@ -1,6 +1,6 @@
-"""What a user would take to classify series: mgrade's estimator, aeon's MiniRocket and ROCKET, and a GRU in PyTorch.
+"""Ways to classify series: mgrade's estimator, aeon's MiniRocket and ROCKET, and a GRU in PyTorch.
 
-Each fits series (channels, time), predicts, and says what it takes to answer after every new sample of a stream.
+Each fits series (channels, time), predicts, and provides the work of an answer after every new sample of a stream.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mgrade.nn import ModelConfig
 
 Array = npt.NDArray[Any]
 GET = "pip install -c constraints.txt aeon"
-# The GRU has so many layers of so many units.
+# Layers and units of the GRU.
 LAYERS, UNITS = 2, 64
-# aeon's classifiers are compiled on about so many cases before they are timed; those foretell the time of all.
+# aeon's classifiers are compiled on about this many cases before timing, which also predicts the time for all.
 FEW = 20
 
 
@@ -33,12 +33,12 @@ class Contender(ABC):
     """A way to classify series."""
 
     how: str
-    """What is run for an answer after a new sample."""
+    """How an answer after a new sample is computed."""
     samples_per_step = 1
-    """After how many samples there is a new answer."""
+    """Samples per answer."""
 
     def prepare(self, X: list[Array], y: Array, longest: int) -> None:
-        """What comes before fitting and is not timed; longest: steps of all series, to fit and to predict."""
+        """Untimed work before fitting; longest: steps of the longest series, to fit or to predict."""
         self.longest = longest
 
     @abstractmethod
@@ -51,11 +51,11 @@ class Contender(ABC):
 
     @abstractmethod
     def sizes(self) -> dict[str, int]:
-        """`parameters`, `parameter_bytes` as they are stored, `state_bytes` of what is kept of a stream."""
+        """`parameters`, `parameter_bytes` as stored, and `state_bytes` of one stream."""
 
     @abstractmethod
     def step(self, one: Array) -> tuple[Run, int]:
-        """What to time, and how many answers it gives; one (channels, time): a series to take."""
+        """What to time on a series `one` (channels, time), and the number of answers that it gives."""
 
 
 class Estimator(Contender):
@@ -70,7 +70,7 @@ class Estimator(Contender):
         self.how = "compiled C, one core"
 
     def fit(self, X: list[Array], y: Array, seed: int) -> None:
-        """Programs of both precisions are made of one fit, which the first of them does."""
+        """Fits once for both precisions: the first of them fits, the other reuses it."""
         if seed not in self.fitted:
             self.fitted[seed] = StreamClassifier(random_state=seed, device="cpu").fit(X, y)
         self.classifier = self.fitted[seed]
@@ -79,7 +79,7 @@ class Estimator(Contender):
         self.compiled = compile(self.program)
 
     def predict(self, X: list[Array]) -> Array:
-        """By the compiled program, sample by sample."""
+        """Runs the compiled program, sample by sample."""
         last = []
         for one in X:
             self.compiled.reset()
@@ -87,7 +87,7 @@ class Estimator(Contender):
         return self.classifier.classes_[np.argmax(last, 1)]
 
     def sizes(self) -> dict[str, int]:
-        """The program's; the samples of a frame that is not whole yet are part of its state."""
+        """The sizes of the program; its state includes the samples of an incomplete frame."""
         waiting = self.program.inputs if self.samples_per_step > 1 else 0
         return {
             "parameters": sum(parameter.numel() for parameter in self.classifier.model_.parameters()),
@@ -96,7 +96,7 @@ class Estimator(Contender):
         }
 
     def step(self, one: Array) -> tuple[Run, int]:
-        """All steps of a series in one call: what a call from Python costs is not C's."""
+        """All steps of a series in one call, so that the overhead of Python does not count."""
         steps = self._steps(one).astype(self.program.precision)
         return lambda: self.compiled.run(steps), len(steps)
 
@@ -106,7 +106,7 @@ class Estimator(Contender):
 
 
 class Kernels(Contender):
-    """A classifier of aeon's, with its defaults: thousands of kernels over a whole window, then a ridge classifier."""
+    """A classifier of aeon with its defaults: thousands of kernels over a whole window, then a ridge classifier."""
 
     how = "a whole predict over the window, one core"
 
@@ -119,7 +119,7 @@ class Kernels(Contender):
         self.kind, self.padder, self.most_minutes = getattr(convolution_based, name), Padder, most_minutes
 
     def prepare(self, X: list[Array], y: Array, longest: int) -> None:
-        """Compiles on few cases, and refuses what would take too long on all of them."""
+        """Compiles on few cases, and refuses if all cases would take too long."""
         super().prepare(X, y, longest)
         few = slice(None, None, max(1, len(X) // FEW))
         for _ in range(2):  # the first compiles
@@ -131,17 +131,17 @@ class Kernels(Contender):
             raise UnavailableError(f"a fit would take about {minutes:.0f} minutes: --minutes is {self.most_minutes:g}")
 
     def fit(self, X: list[Array], y: Array, seed: int) -> None:
-        """On series padded to one length, as aeon does it."""
+        """Fits series padded to one length, as aeon does."""
         windows = self._window(X)
         self.window_bytes = windows[0].nbytes
         self.classifier = self.kind(random_state=seed, n_jobs=1).fit(windows, y)
 
     def predict(self, X: list[Array]) -> Array:
-        """As `fit`."""
+        """Predicts padded series, as in `fit`."""
         return self.classifier.predict(self._window(X))
 
     def sizes(self) -> dict[str, int]:
-        """Of the arrays in the fitted pipeline that predicting reads; the state is the window, in single precision."""
+        """The sizes of the arrays that predictions read; the state is the window in single precision."""
         transform, scaler, ridge = (step for _, step in self.classifier.pipeline_.steps)
         kernels = transform.parameters if hasattr(transform, "parameters") else transform.kernels
         arrays = [*kernels, scaler.scale_, scaler.mean_, ridge.coef_, ridge.intercept_]
@@ -153,7 +153,7 @@ class Kernels(Contender):
         }
 
     def step(self, one: Array) -> tuple[Run, int]:
-        """One window, padded before."""
+        """One window, which is padded beforehand."""
         window = self._window([one])
         return lambda: self.classifier.predict(window), 1
 
@@ -162,7 +162,7 @@ class Kernels(Contender):
 
 
 class GRU(nn.Module):
-    """Linear, `torch.nn.GRU`, the mean of its outputs over the valid steps, linear: called as a `Model` is."""
+    """Linear, `torch.nn.GRU`, the mean of its outputs over valid steps, linear; called like a `Model`."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -180,17 +180,17 @@ class GRU(nn.Module):
         return self.head(self.dropout(mean)), None
 
     def step(self, x_t: Tensor, hidden: Tensor, total: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """One step of one stream: x_t (1, inputs) -> outputs (outputs), and what is kept for the next."""
+        """One step of one stream: x_t (1, inputs) -> outputs (outputs) and the next state."""
         y, hidden = self.gru(self.encoder(x_t), hidden)
         total, count = total + y[0], count + 1
         return self.head(total / count), hidden, total, count
 
     def constrain_(self) -> None:
-        """No parameter has a range."""
+        """Does nothing: no parameter has a range."""
 
 
 class GRUClassifier(StreamClassifier):
-    """`StreamClassifier` with a `GRU` in the place of its model."""
+    """`StreamClassifier` with a `GRU` as its model."""
 
     def _train(self, config: ModelConfig, loss: learn.Loss, training: learn.Batch, held_out: learn.Batch | None) -> Any:
         model: Any = GRU(config)
@@ -205,16 +205,16 @@ class Recurrent(Contender):
     how = "one step in eager PyTorch, one core"
 
     def fit(self, X: list[Array], y: Array, seed: int) -> None:
-        """With the estimator's own code, its model replaced."""
+        """Fits with the code of the estimator, whose model is replaced."""
         self.classifier = GRUClassifier(random_state=seed, device="cpu").fit(X, y)
         self.samples_per_step = self.classifier.frame_
 
     def predict(self, X: list[Array]) -> Array:
-        """In PyTorch."""
+        """Predicts in PyTorch."""
         return self.classifier.predict(X)
 
     def sizes(self) -> dict[str, int]:
-        """In single precision: the hidden state of both layers, the sum of outputs, and a frame that is not whole."""
+        """In single precision; the state is both hidden states, the sum of outputs, and a partial frame."""
         count = sum(parameter.numel() for parameter in self.classifier.model_.parameters())
         waiting = self.classifier.config_.inputs if self.samples_per_step > 1 else 0
         kept = (LAYERS + 1) * UNITS + 1 + waiting
@@ -222,7 +222,7 @@ class Recurrent(Contender):
 
     @torch.no_grad()
     def step(self, one: Array) -> tuple[Run, int]:
-        """One step from the beginning of a stream; another takes as long."""
+        """The first step of a stream; all steps take equally long."""
         model = self.classifier.model_
         (steps,) = series.framed([one.T], self.samples_per_step)
         x = torch.tensor(steps[:1], dtype=torch.float32)

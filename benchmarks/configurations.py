@@ -41,7 +41,7 @@ class Configuration:
     """The batch that two CPU cores train on; None: not measured there."""
 
     def on_cpu(self) -> Configuration:
-        """The same with its batch for the CPU."""
+        """The same with the batch for the CPU."""
         if self.cpu_batch is None:
             raise ValueError(f"{self.name} has no cpu_batch")
         return dataclasses.replace(self, batch=self.cpu_batch)

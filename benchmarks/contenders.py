@@ -1,6 +1,6 @@
-"""Who takes part: per question, a name and how to build a callable that does the work once.
+"""The contenders: for every question, names and builders of callables that do the work once.
 
-Every builder is a `functools.partial` of a function of this module: it can be sent to another process.
+Every builder is a `functools.partial` of a function in this module, so it can be sent to another process.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Workload:
         return [torch.randn(c.batch, c.time, c.dim, generator=generator, device=self.device) for _ in range(count)]
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """bfloat16 where the precision says so."""
+        """bfloat16 autocast, if that is the precision."""
         if self.precision == "bfloat16":
             return torch.autocast(self.device, torch.bfloat16)
         return contextlib.nullcontext()
 
     def set_precision(self) -> None:
-        """How this process multiplies float32 matrices from now on."""
+        """Sets how this process multiplies float32 matrices."""
         exact = self.precision == "float32"
         torch.set_float32_matmul_precision("highest" if exact else "high")
         torch.backends.cudnn.allow_tf32 = not exact
@@ -86,9 +86,9 @@ def mgrade_step(workload: Workload, captured: bool = False) -> Run:
 
 
 class MgradeStep:
-    """A training step on a fixed batch, as the tutorial takes it: `TrainingStep` with the loss of `mgrade.train`.
+    """A training step on a fixed batch, as in the tutorial: `TrainingStep` with the loss of `mgrade.train`.
 
-    Recipes take the same step with a loss of their task, which may ask at some steps only.
+    Recipes run the same step with the loss of their task, which may use only some of the steps.
     """
 
     def __init__(self, workload: Workload, captured: bool):
@@ -117,13 +117,13 @@ def composition_step(workload: Workload, compiled: bool = False, mode: str = "de
     model = peers.Composition(workload.configuration, workload.device).to(workload.device)
     forward: Callable[[Tensor], Tensor] = model
     if compiled:
-        torch.compiler.reset()  # else an earlier model's graphs count towards the limit of recompilations
+        torch.compiler.reset()  # otherwise, graphs of earlier models count towards the recompilation limit
         forward = torch.compile(model, fullgraph=True, dynamic=False, mode=mode)
     return _training_step(model, forward, workload)
 
 
 def model_config(c: Configuration) -> ModelConfig:
-    """The configuration as mgrade spells it."""
+    """The configuration as a `ModelConfig`."""
     return ModelConfig(
         inputs=c.inputs,
         outputs=c.outputs,
@@ -170,7 +170,7 @@ def scans(workload: Workload, with_peers: bool = True) -> dict[str, Build]:
         functions["accelerated-scan, with transposes"] = peers.accelerated_scan
         functions["HGRN chunk (fla)"] = peers.hgrn_scan
     builds: dict[str, Build] = {name: partial(_scan_part, workload, function) for name, function in functions.items()}
-    if workload.device == "cuda":  # under a name of its own: what others are compared with has their tensors
+    if workload.device == "cuda":  # not called mgrade: others are compared on the same tensors
         builds["gated_scan, time-contiguous"] = partial(_scan_part, workload, mgrade_scan, along_time=True)
     return builds
 
@@ -189,7 +189,7 @@ def _scan_part(workload: Workload, scan: Callable[[Tensor, Tensor], Tensor], alo
 
 
 def recurrent_layers(workload: Workload, with_peers: bool = True) -> dict[str, Build]:
-    """A whole recurrent layer, its matrix products included, since nn.GRU cannot do without them."""
+    """A whole recurrent layer including its matrix products, which nn.GRU cannot leave out."""
     kinds = ("mgrade MinGRU", "minGRU-pytorch", "torch.nn.GRU") if with_peers else ("mgrade MinGRU",)
     return {kind: partial(_layer_part, workload, kind) for kind in kinds}
 
@@ -250,7 +250,7 @@ def _forward_backward(forward: Callable[[], Tensor], inputs: list[Tensor], grad:
 
 
 def captured(run: Run) -> Run:
-    """`run` as a CUDA graph, so that what is timed is the device and not the launching; as it is if it cannot be."""
+    """`run` as a CUDA graph, so that the device is timed and not the launches; `run` itself if capture fails."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -266,7 +266,7 @@ def captured(run: Run) -> Run:
         return run
 
     def replay() -> None:
-        assert run is not None  # it holds the tensors that the graph reads
+        assert run is not None  # keeps the tensors alive that the graph reads
         graph.replay()
 
     return replay

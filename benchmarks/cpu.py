@@ -14,7 +14,7 @@ NAMES = [name for name, configuration in CONFIGURATIONS.items() if configuration
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs everything, prints tables, writes the file; the exit status."""
+    """Runs everything, prints tables, writes the file; returns the exit status."""
     options = report.parse(report.arguments("mgrade and its peers on the CPU", repeats=10, names=NAMES), argv)
     document = report.header(options, DEVICE)
     report.show_header(document)
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _add_peak_memory(results: dict[str, dict[str, Any]], builds: dict[str, measure.Build]) -> None:
-    """Peak resident set of each step, in a process of its own; a compiled one's would be the compiler's."""
+    """Adds the peak resident set of each step in a fresh process; for compiled ones it would be the compiler's."""
     for name, result in results.items():
         if "median" in result and "compiled" not in name:
             result["peak_bytes"] = measure.in_fresh_process(measure.resident_growth, builds[name])

@@ -28,7 +28,7 @@ from mgrade.deploy import (
 
 
 def compare(subject: Subject, builds: Mapping[str, Callable[[], Contender]], repeats: int) -> dict[str, dict[str, Any]]:
-    """Builds everyone, checks what they compute, and takes samples in rotation."""
+    """Builds all contenders, checks their outputs, and takes samples in rotation."""
     results: dict[str, dict[str, Any]] = {}
     ready: dict[str, tuple[Contender, int]] = {}
     for name, build in builds.items():
@@ -43,7 +43,7 @@ def compare(subject: Subject, builds: Mapping[str, Callable[[], Contender]], rep
     samples: dict[str, list[float]] = {name: [] for name in ready}
     for name in in_turns(ready, repeats):
         contender, count = ready[name]
-        contender.seconds(max(contender.least, count // 10))  # its weights come back into the cache
+        contender.seconds(max(contender.least, count // 10))  # brings its weights back into the cache
         samples[name].append(contender.seconds(count))
     for name, times in samples.items():
         results[name] |= timing(times)
@@ -51,7 +51,7 @@ def compare(subject: Subject, builds: Mapping[str, Callable[[], Contender]], rep
 
 
 def relate(results: Mapping[str, dict[str, Any]], ours: Mapping[str, Any]) -> None:
-    """Adds how many times as long as mgrade's C everyone takes."""
+    """Adds the time of every contender relative to mgrade's C."""
     for result in results.values():
         if "tenth" in result and "tenth" in ours:
             result["over_mgrade_c"] = result["tenth"] / ours["tenth"]
@@ -62,7 +62,7 @@ def relate(results: Mapping[str, dict[str, Any]], ours: Mapping[str, Any]) -> No
 
 
 def chips(subject: Subject) -> dict[str, dict[str, dict[str, Any]]]:
-    """Chip -> precision -> instructions of a step, bytes of flash and RAM; emulated, the same on every run."""
+    """Chip -> precision -> instructions per step, bytes of flash and RAM; emulated, so the same on every run."""
     return {name: {precision: _on_chip(subject, name, precision) for precision in PRECISIONS} for name in chip.CORES}
 
 
@@ -91,15 +91,15 @@ def _on_chip(subject: Subject, name: str, precision: str) -> dict[str, Any]:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    """Parsed options."""
+    """Parses the options."""
     parser = argparse.ArgumentParser(description="One streaming step, deployed: mgrade and other runtimes, one core")
     parser.add_argument("--out", type=Path, default=report.ROOT / "results" / "bench", help="folder for the JSON file")
     parser.add_argument("--repeats", type=int, default=300, help="samples per contender (default: %(default)s)")
-    parser.add_argument("--compile", action="store_true", help="PyTorch through torch.compile too")
-    parser.add_argument("--web", action="store_true", help="onnxruntime-web too: npm installs it, for this run")
-    parser.add_argument("--litert", metavar="PYTHON", help="a Python that has litert-torch, if this one has not")
+    parser.add_argument("--compile", action="store_true", help="also PyTorch through torch.compile")
+    parser.add_argument("--web", action="store_true", help="also onnxruntime-web, which npm installs for this run")
+    parser.add_argument("--litert", metavar="PYTHON", help="a Python that has litert-torch, if this one does not")
     parser.add_argument("--quick", action="store_true", help="a smoke run: a small model, two samples, no browser")
-    parser.add_argument("--commit", help="what to record as commit where there is no git")
+    parser.add_argument("--commit", help="commit to record if there is no git")
     options = parser.parse_args(argv)
     if options.repeats < 1:
         parser.error(f"--repeats must be at least 1, got {options.repeats}")
@@ -110,7 +110,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def versions(python: str | None) -> dict[str, str | None]:
-    """The programs and packages that take part, beyond those of every benchmark; None for what is not there."""
+    """Versions of further programs and packages of this benchmark; None for those that are missing."""
     found: dict[str, str | None] = {}
     for package in ("onnx", "onnxruntime"):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -134,7 +134,7 @@ def versions(python: str | None) -> dict[str, str | None]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs everything, prints tables, writes the file; the exit status."""
+    """Runs everything, prints tables, writes the file; returns the exit status."""
     options = parse(argv)
     torch.set_num_threads(1)
     document = report.header(options, "cpu")
@@ -160,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def show(document: dict[str, Any]) -> None:
-    """The two tables."""
+    """Prints the two tables."""
     rows = [_row(name, result) for name, result in document["streaming_step"]["contenders"].items()]
     columns = ("contender", "us, 10th percentile", "us, median", "over mgrade C", "error")
     report.table("One streaming step, one core", columns, rows)

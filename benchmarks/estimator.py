@@ -1,4 +1,4 @@
-"""`StreamClassifier` and what a user would otherwise take: `python -m benchmarks.estimator`.
+"""`StreamClassifier` and its alternatives: `python -m benchmarks.estimator`.
 
 Writes results/compare/estimator.json: accuracy, bytes, fit seconds, and the cost of an answer after each new sample.
 aeon's classifiers need its dependencies, `pip install -c constraints.txt aeon`; spoken digits need their recordings
@@ -39,12 +39,12 @@ TITLES = {
     "motions": "Basic Motions",
     "fsdd": "Free Spoken Digits, raw at 8 kHz",
 }
-# Recordings of digits are cut off after so many samples, a second.
+# Recordings of digits are cut after this many samples, one second.
 MOST_SAMPLES = 8000
 
 
 class Data(NamedTuple):
-    """Series (channels, time) as they were recorded, and their classes."""
+    """Raw series (channels, time) and their classes."""
 
     X: list[Array]
     y: Array
@@ -57,13 +57,13 @@ class Data(NamedTuple):
         return max(one.shape[1] for one in [*self.X, *self.X_test])
 
     def fewer(self, count: int) -> Data:
-        """A few cases of all classes, for a smoke run."""
+        """A few cases of every class, for a smoke run."""
         train, test = (slice(None, None, max(1, len(y) // count)) for y in (self.y, self.y_test))
         return Data(self.X[train], self.y[train], self.X_test[test], self.y_test[test])
 
 
 def read(name: str) -> Data:
-    """A dataset from the data folder, or from the package aeon."""
+    """Loads a dataset from the data folder, or from the package aeon."""
     try:
         train, test = (_archived(name, split) if name in PROBLEMS else _digits(split) for split in ("train", "test"))
     except ValueError as error:
@@ -89,7 +89,7 @@ def _cases(found: Sequences) -> tuple[list[Array], Array]:
 
 
 def contenders(most_minutes: float) -> dict[str, Callable[[], Contender]]:
-    """All that take part; both of mgrade's are made of the same fits."""
+    """All contenders; both of mgrade's share their fits."""
     fitted: dict[int, Any] = {}
     return {
         "mgrade": lambda: Estimator("float32", fitted),
@@ -101,7 +101,7 @@ def contenders(most_minutes: float) -> dict[str, Callable[[], Contender]]:
 
 
 def judge(contender: Contender, data: Data, seeds: int, repeats: int) -> dict[str, Any]:
-    """Fits once for every seed, tests each fit once, and measures the last."""
+    """Fits once per seed, tests each fit once, and times the last."""
     contender.prepare(data.X, data.y, data.longest)
     right, seconds = [], []
     for seed in range(seeds):
@@ -123,7 +123,7 @@ def judge(contender: Contender, data: Data, seeds: int, repeats: int) -> dict[st
 
 
 def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One dataset's entry: what it is, the models, and who could not take part."""
+    """The entry of one dataset: its sizes, the models, and those that are not available."""
     data = read(name)
     if options.quick:
         data = data.fewer(20)
@@ -135,7 +135,7 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
             print(f"{name}, {label}: {models[label]['accuracy_mean']:.1%}", flush=True)
         except UnavailableError as reason:
             unavailable[label] = str(reason)
-    if "mgrade int8" in models and "mgrade" in models:  # one fit made both
+    if "mgrade int8" in models and "mgrade" in models:  # one fit for both
         models["mgrade int8"]["fit_seconds"] = models["mgrade"]["fit_seconds"]
     return {
         "title": TITLES[name],
@@ -150,13 +150,13 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    """Parsed options."""
-    parser = argparse.ArgumentParser(description="StreamClassifier beside aeon's classifiers and a GRU, on one core")
+    """Parses the options."""
+    parser = argparse.ArgumentParser(description="StreamClassifier, aeon's classifiers and a GRU, on one core")
     parser.add_argument("--out", type=Path, default=report.ROOT / "results" / "compare", help="folder for the file")
-    parser.add_argument("--only", default=",".join(TITLES), help="datasets, by comma (default: %(default)s)")
+    parser.add_argument("--only", default=",".join(TITLES), help="datasets, with commas (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="fits of each model (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=30, help="samples of a step's time (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, default=5, help="the longest fit of aeon's (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=5, help="limit on a fit of aeon (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="a smoke run: about 20 cases of each dataset, one seed")
     options = parser.parse_args(argv)
     options.only = [name.strip() for name in options.only.split(",")]
@@ -172,7 +172,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs everything, prints the table, writes the file; the exit status."""
+    """Runs everything, prints the table, writes the file; returns the exit status."""
     options = parse(argv)
     torch.set_num_threads(1)
     document: dict[str, Any] = {
@@ -231,13 +231,13 @@ def rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def show(document: dict[str, Any]) -> None:
-    """The table, and what follows from it."""
+    """Prints the table and the conclusions."""
     report.table("Series classified, one core", COLUMNS, rows(document))
     print(against(document))
 
 
 def markdown_table(document: Mapping[str, Any]) -> str:
-    """The table for a page, what follows from it, and where its numbers come from."""
+    """The table for a page, the conclusions, and the provenance of the numbers."""
     lines = [COLUMNS, ("---",) * len(COLUMNS), *rows(document)]
     versions, machine = document["versions"], document["hardware"]
     seeds = max(len(model["accuracy"]) for e in document["datasets"].values() for model in e["models"].values())
@@ -250,7 +250,7 @@ def markdown_table(document: Mapping[str, Any]) -> str:
 
 
 def against(document: Mapping[str, Any], ours: str = "mgrade int8", theirs: str = "MiniRocket") -> str:
-    """One sentence: by how many points `ours` is off `theirs`, and at what share of its bytes."""
+    """One sentence: by how many points `ours` differs from `theirs`, and at what share of its bytes."""
     parts = []
     for entry in document["datasets"].values():
         if ours in entry["models"] and theirs in entry["models"]:

@@ -12,14 +12,14 @@ from benchmarks import contenders, measure, report
 from benchmarks.configurations import CONFIGURATIONS, Configuration
 from benchmarks.contenders import PRECISIONS, Workload
 
-# Bytes of an activation that the floor counts with.
+# Bytes per activation, for the floor.
 ELEMENT = {"float32": 4, "tf32": 4, "bfloat16": 2}
-# The precision that the parts of a layer are compared in: float32 tensors, TF32 matrix products.
+# The precision of comparisons of parts: float32 tensors, TF32 matrix products.
 PARTS_PRECISION = "tf32"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs what was asked for, prints tables, writes each file after every configuration; the exit status."""
+    """Runs the chosen benchmarks, prints tables, writes files after every configuration; returns the exit status."""
     options = _options(argv)
     header = report.header(options, options.device)
     report.show_header(header)
@@ -54,11 +54,11 @@ def _parts(document: dict[str, Any], c: Configuration, options: argparse.Namespa
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
     parser = report.arguments("mgrade and its peers on CUDA", repeats=20, names=list(CONFIGURATIONS))
-    parser.add_argument("--precisions", default=",".join(PRECISIONS), help="by comma (default: %(default)s)")
+    parser.add_argument("--precisions", default=",".join(PRECISIONS), help="with commas (default: %(default)s)")
     parser.add_argument(
         "--compile-in",
         default="tf32",
-        help="precisions in which the peers are compiled too (default: %(default)s)",
+        help="precisions in which the peers are also compiled (default: %(default)s)",
     )
     parser.add_argument("--what", default="steps,parts", help="training steps; scan and convolution (default: both)")
     parser.add_argument("--compile-mode", default="default", help="mode of torch.compile (default: %(default)s)")
@@ -80,7 +80,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _training_steps(c: Configuration, options: argparse.Namespace, bandwidth: float) -> dict[str, Any]:
-    """Per precision, mgrade and the composition of peers."""
+    """Compares mgrade and the composition of peers, per precision."""
     steps = {}
     for precision in options.precisions:
         workload = Workload(c, options.device, precision)

@@ -36,7 +36,7 @@ class Step(nn.Module):
                 self.register_buffer(f"{name}_{index}", torch.from_numpy(np.array(array)))
 
     def states(self) -> list[Tensor]:
-        """Zeros: a delay line's past rows, the newest last, or a hidden state."""
+        """Zeros for a delay line's past rows, newest last, or for a hidden state."""
         shapes = []
         for index, op in enumerate(self.program.ops):
             if op.kind == "filter":
@@ -71,7 +71,7 @@ class Step(nn.Module):
 
 
 def _rows(op: Op) -> Any:
-    """A filter's weights, (rows of its line, channels): the oldest first."""
+    """A filter's weights (rows of its line, channels), oldest first."""
     lag = op.arrays["lag"].astype(int)
     weight = np.zeros((lag.max() + 1, op.arrays["weight"].shape[1]), np.float32)
     weight[lag.max() - lag] = op.arrays["weight"]
@@ -79,7 +79,7 @@ def _rows(op: Op) -> Any:
 
 
 class Runner:
-    """The converted step, one thread."""
+    """The converted step on one thread."""
 
     def __init__(self, program: Program):
         import litert_torch
@@ -101,7 +101,7 @@ class Runner:
         self.silence, *self.zeros = (tensor.numpy() for tensor in (x, *states))
 
     def step(self, x: Any) -> Any:
-        """One step with everything that a caller has to do."""
+        """One step, including everything that a caller must do."""
         self.interpreter.set_tensor(self.x, x)
         self.interpreter.invoke()
         y = self.interpreter.get_tensor(self.y)
@@ -110,13 +110,13 @@ class Runner:
         return y
 
     def outputs(self, x: Any) -> Any:
-        """(time, inputs) -> (time, outputs), from zero."""
+        """(time, inputs) -> (time, outputs), from a zero state."""
         for before, zero in zip(self.before, self.zeros, strict=True):
             self.interpreter.set_tensor(before, zero)
         return np.concatenate([self.step(row[None]) for row in np.asarray(x, np.float32)])
 
     def microseconds(self, steps: int, copy: bool) -> float:
-        """Of a step; without copying, the states stay what they are."""
+        """Microseconds per step; without `copy`, states do not advance."""
         begin = time.perf_counter()
         for _ in range(steps):
             if copy:
@@ -127,8 +127,8 @@ class Runner:
 
 
 def main() -> None:
-    """Answers until there is no request left."""
-    told, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no answer
+    """Answers requests until there are none left."""
+    told, sys.stdout = sys.stdout, sys.stderr  # keeps output of libraries out of the answers
     runner = None
     for line in sys.stdin:
         request = json.loads(line)

@@ -1,4 +1,4 @@
-"""Timing and memory: contenders side by side in one process, in rotation, so that drift hits all alike."""
+"""Timing and memory: contenders run in rotation in one process, so that drift affects all equally."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SAMPLE_SECONDS = {"cpu": 0.05, "cuda": 0.005}
 
 
 class UnavailableError(Exception):
-    """A contender that cannot run here, and why."""
+    """A contender cannot run here; the message says why."""
 
 
 def synchronise(device: str) -> None:
-    """Waits until the device has nothing left to do."""
+    """Waits for the device to finish."""
     if device == "cuda":
         torch.cuda.synchronize()
 
@@ -50,7 +50,7 @@ def seconds(run: Run, device: str, times: int = 1) -> float:
 
 
 def interleave(runs: Mapping[str, Run], device: str, repeats: int) -> dict[str, list[float]]:
-    """`repeats` samples of every run: round by round, and each round starts with another one."""
+    """`repeats` samples of every run, in rounds that each start with a different run."""
     times = {name: _times(seconds(run, device), device) for name, run in runs.items()}
     samples: dict[str, list[float]] = {name: [] for name in runs}
     for name in in_turns(runs, repeats):
@@ -59,7 +59,7 @@ def interleave(runs: Mapping[str, Run], device: str, repeats: int) -> dict[str, 
 
 
 def in_turns(names: Iterable[str], repeats: int) -> Iterator[str]:
-    """Every name in each of `repeats` rounds, each of which starts with another one; no garbage is collected."""
+    """Yields every name in each of `repeats` rounds, which start with different names; suspends garbage collection."""
     order = list(names)
     gc.collect()
     gc.disable()
@@ -88,8 +88,8 @@ def summary(samples: list[float]) -> dict[str, Any]:
 def compare(builds: Mapping[str, Build], device: str, repeats: int, warmup: int = 3) -> dict[str, dict[str, Any]]:
     """Builds every contender, warms it up, and times all of them in rotation.
 
-    Per contender: `summary` and on CUDA `peak_bytes`; or why there is none, under `unavailable` (it cannot
-    run here) or `failed` (it broke).
+    Per contender: `summary` and on CUDA `peak_bytes`; or the reason under `unavailable` (it cannot run here) or
+    `failed` (it broke).
     """
     gc.collect()
     if device == "cuda":
@@ -110,9 +110,9 @@ def compare(builds: Mapping[str, Build], device: str, repeats: int, warmup: int 
 
 
 def _prepare(build: Build, device: str, warmup: int) -> tuple[dict[str, Any], Run]:
-    """The warm run, and on CUDA the most memory that one run needs beyond what was there before it was built.
+    """Builds and warms up a run; on CUDA, also measures the most memory it needs, counted from before it was built.
 
-    A replayed CUDA graph allocates nothing: it carries its `peak_allocated`, seen while it was captured.
+    A replayed CUDA graph allocates nothing; its `peak_allocated` was measured during capture.
     """
     before = torch.cuda.memory_allocated() if device == "cuda" else 0
     run = build()
@@ -165,14 +165,14 @@ def copy_bandwidth(device: str, quick: bool = False) -> float:
 
 
 def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """`function(*arguments)`, computed in a new Python process: its memory is its own."""
+    """Calls `function(*arguments)` in a new Python process, whose memory is separate."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def resident_growth(build: Build, runs: int = 2) -> int:
-    """By how many bytes building a contender and running it raises this process's peak resident set."""
+    """The bytes by which building and running a contender raises this process's peak resident set."""
     before = _peak_resident()
     run = build()
     for _ in range(runs):
@@ -181,9 +181,9 @@ def resident_growth(build: Build, runs: int = 2) -> int:
 
 
 def _peak_resident() -> int:
-    """The most that was ever resident, in bytes: of this program, where Linux tells.
+    """The peak resident set in bytes, from /proc on Linux.
 
-    Where it does not, getrusage has to do; its figure may begin with that of the process that started this one.
+    Elsewhere from getrusage, whose figure may include that of the parent process.
     """
     status = Path("/proc/self/status")
     for line in status.read_text().splitlines() if status.exists() else []:
@@ -194,7 +194,7 @@ def _peak_resident() -> int:
 
 
 def resident_bytes() -> int:
-    """The resident set now; where the system does not tell, its peak."""
+    """The current resident set; if the system does not report it, the peak."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return _peak_resident()

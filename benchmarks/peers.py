@@ -1,6 +1,6 @@
-"""What a user would take instead of mgrade: the public packages, and the model one would assemble from them.
+"""The alternatives to mgrade: public packages, and the model that a user would assemble from them.
 
-Nothing here is imported before it is asked for; what is missing raises an error that names it.
+Packages are imported on first use; a missing one raises an error that names it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIGMA = 0.8
 
 @dataclass(frozen=True)
 class Peer:
-    """A package: its names on PyPI, the module that is used, and whether it runs on CUDA only."""
+    """A package: its names on PyPI, the module to use, and whether it runs only on CUDA."""
 
     distributions: tuple[str, ...]
     module: str
@@ -50,7 +50,7 @@ class Peer:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return importlib.import_module(self.module)
-        except Exception as error:  # what a package may raise at import is its own affair
+        except Exception as error:  # packages may raise anything at import
             if self.version() is None:
                 raise UnavailableError(f"{self.name} is not installed") from None
             reason = f"{type(error).__name__}: {error}"
@@ -65,7 +65,7 @@ PEERS = (MINGRU, DCLS, ACCELERATED_SCAN, FLA)
 
 
 def availability(device: str) -> dict[str, str]:
-    """Per peer its version, or why it takes no part."""
+    """For every peer its version, or why it is not available."""
     found = {}
     for peer in PEERS:
         try:
@@ -80,14 +80,14 @@ def availability(device: str) -> dict[str, str]:
 
 
 def log_space_scan(gate: Tensor, candidate: Tensor) -> Tensor:
-    """The log-space scan of minGRU-pytorch, as its module calls it: of positive candidates, by its g."""
+    """The log-space scan of minGRU-pytorch, as in its module, which makes candidates positive by its g."""
     package = MINGRU.load(gate.device.type)
     log_values = -functional.softplus(-gate) + package.log_g(candidate)
     return package.heinsen_associative_scan_log(-functional.softplus(gate), log_values)
 
 
 def accelerated_scan(gate: Tensor, candidate: Tensor) -> Tensor:
-    """accelerated-scan's Triton scan, which wants time last: with the transposes there and back."""
+    """accelerated-scan's Triton scan, which expects time last, including the transposes there and back."""
     package = ACCELERATED_SCAN.load(gate.device.type)
     take = torch.sigmoid(gate)
     keep, drive = ((1 - take).transpose(1, 2), (take * candidate).transpose(1, 2))
@@ -104,21 +104,21 @@ def hgrn_scan(gate: Tensor, candidate: Tensor) -> Tensor:
 
 
 def gaussian_kernel(weight: Tensor, position: Tensor, length: int) -> Tensor:
-    """weight, position (dim, taps) -> (dim, length): the taps drawn into a dense kernel."""
+    """weight, position (dim, taps) -> (dim, length): a dense kernel with Gaussian taps."""
     lag = torch.arange(length, device=weight.device, dtype=weight.dtype)
     distance = (lag - position.clamp(0, length - 1)[..., None]) / SIGMA
     return (weight[..., None] * torch.exp(-0.5 * distance**2)).sum(1)
 
 
 def dense_conv(x: Tensor, weight: Tensor, position: Tensor, length: int) -> Tensor:
-    """A dense kernel through `F.conv1d`: cuDNN on CUDA."""
+    """A dense kernel through `F.conv1d`, which is cuDNN on CUDA."""
     kernel = gaussian_kernel(weight, position, length)
     padded = functional.pad(x.transpose(1, 2), (length - 1, 0))
     return functional.conv1d(padded, kernel.flip(-1)[:, None], groups=x.shape[2]).transpose(1, 2)
 
 
 def fft_conv(x: Tensor, weight: Tensor, position: Tensor, length: int) -> Tensor:
-    """A dense kernel through the fast Fourier transform, padded to a size of small factors."""
+    """A dense kernel through the fast Fourier transform, padded to a size with small factors."""
     time = x.shape[1]
     least = time + length - 1
     size = min(factor << (-(-least // factor) - 1).bit_length() for factor in (1, 3, 5))
@@ -128,7 +128,7 @@ def fft_conv(x: Tensor, weight: Tensor, position: Tensor, length: int) -> Tensor
 
 
 class DclsConv(nn.Module):
-    """The package DCLS: it normalises its Gaussians and learns their widths as well."""
+    """The package DCLS, which normalises its Gaussians and also learns their widths."""
 
     def __init__(self, dim: int, taps: int, length: int, device: str):
         super().__init__()
@@ -191,7 +191,7 @@ class Composition(nn.Module):
         return self.encoder(functional.one_hot(x, self.tokens).to(self.encoder.weight.dtype) if self.tokens else x)
 
     def stream(self, batch: int) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]]]:
-        """What `step` needs: the kernels, drawn once, and the state before the first step."""
+        """What `step` needs: the kernels, computed once, and the initial state."""
         kernels, state = [], []
         for layer in self.layers:
             kernels.append(gaussian_kernel(layer.weight, layer.position, layer.length).flip(-1).t().contiguous())

@@ -1,4 +1,4 @@
-"""What a run says about itself, its tables, and the file it leaves."""
+"""Options, headers, tables and result files of the benchmarks."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def arguments(description: str, repeats: int, names: list[str]) -> argparse.ArgumentParser:
-    """The options that the CPU and the GPU script share. names: the configurations to choose from."""
+    """The options shared by the CPU and the GPU script. names: the configurations to choose from."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench", help="folder for the JSON file")
     parser.add_argument("--peers", type=Path, metavar="DIR", help="folder with the peers' packages, if not installed")
-    parser.add_argument("--skip-peers", action="store_true", help="measure mgrade alone")
-    parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile of the peers")
+    parser.add_argument("--skip-peers", action="store_true", help="measure only mgrade")
+    parser.add_argument("--no-compile", action="store_true", help="skip torch.compile of the peers")
     parser.add_argument("--repeats", type=int, default=repeats, help="samples per contender (default: %(default)s)")
-    parser.add_argument("--only", default=",".join(names), help="configurations, by comma (default: %(default)s)")
+    parser.add_argument("--only", default=",".join(names), help="configurations, with commas (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="a smoke run: small data, two samples, no torch.compile")
-    parser.add_argument("--commit", help="what to record as commit where there is no git")
+    parser.add_argument("--commit", help="commit to record if there is no git")
     return parser
 
 
 def parse(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
-    """Parsed options, with `configurations` chosen and the peers' folder on the path."""
+    """Parses options, chooses `configurations` and puts the peers' folder on the path."""
     options = parser.parse_args(argv)
     allowed = parser.get_default("only").split(",")
     names = [name.strip() for name in options.only.split(",")]
@@ -57,7 +57,7 @@ def parse(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.N
 
 
 def show_header(document: dict[str, Any]) -> None:
-    """One line on the machine, one on each peer."""
+    """Prints a line on the machine and one on each peer."""
     machine = document["hardware"]
     where = machine.get("gpu") or f"{machine['cpu']}, {machine['threads']} threads"
     print(f"{where}, copy {document['copy_bandwidth'] / 1e9:,.1f} GB/s, torch {document['versions']['torch']}")
@@ -85,7 +85,7 @@ def header(options: argparse.Namespace, device: str) -> dict[str, Any]:
 def comparison(
     configuration: Configuration, results: dict[str, Any], bandwidth: float, floor_bytes: int | None = None
 ) -> dict[str, Any]:
-    """One configuration's entry: what was run, the floor, and the contenders in relation to it."""
+    """The entry of one configuration: what was run, the floor, and the contenders relative to it."""
     floor = None if floor_bytes is None else floor_bytes / bandwidth
     return {
         "configuration": configuration.describe(),
@@ -94,7 +94,7 @@ def comparison(
     }
 
 
-# What `parts` can measure, and the titles of the tables.
+# The parts that `parts` can measure, and the titles of their tables.
 PARTS = {
     "scan": "Scan of one layer, forward and backward",
     "convolution": "Convolution of one layer, forward and backward",
@@ -105,7 +105,7 @@ PARTS = {
 def parts(
     workload: Workload, bandwidth: float, repeats: int, with_peers: bool, names: Iterable[str] = tuple(PARTS)
 ) -> dict[str, dict[str, Any]]:
-    """The parts of one layer, forward and backward, each a comparison of its own."""
+    """Compares contenders on each part of one layer, forward and backward."""
     c = workload.configuration
     questions = {
         "scan": (contenders.scans, c.scan_bytes()),
@@ -121,13 +121,13 @@ def parts(
 
 
 def show_parts(parts: dict[str, dict[str, Any]]) -> None:
-    """The tables of all parts; parts: part -> configuration -> comparison."""
+    """Prints the tables of all parts; parts: part -> configuration -> comparison."""
     for name, entries in parts.items():
         show(PARTS[name], entries)
 
 
 def show(title: str, entries: dict[str, Any]) -> None:
-    """A table of comparisons: contender by contender, times in milliseconds."""
+    """Prints a table of comparisons, contender by contender, with times in milliseconds."""
     columns = ("", "contender", "ms", "over mgrade", "of the floor", "peak MB", "over mgrade")
     rows = [row for name, entry in entries.items() for row in _rows(name, entry)]
     table(title, columns, rows)
@@ -150,7 +150,7 @@ def _rows(name: str, entry: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Prints a table: with rich where it is installed, plainly elsewhere."""
+    """Prints a table, with rich if it is installed."""
     try:
         from rich.console import Console
         from rich.table import Table
@@ -168,7 +168,7 @@ def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> 
 
 
 def write(document: dict[str, Any], folder: Path, name: str) -> Path:
-    """Writes `folder/name` as JSON, all or nothing."""
+    """Writes `folder/name` as JSON, atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     path, unfinished = folder / name, folder / f".{name}.{os.getpid()}"
     unfinished.write_text(json.dumps(document, indent=2) + "\n")
@@ -177,7 +177,7 @@ def write(document: dict[str, Any], folder: Path, name: str) -> Path:
 
 
 def finish(document: dict[str, Any], folder: Path, name: str) -> int:
-    """Writes the file, says where, and gives the exit status: 1 if a contender broke."""
+    """Writes the file, prints its path and returns the exit status: 1 if a contender failed."""
     print(f"wrote {write(document, folder, name)}")
     broken = measure.failures(document)
     for line in broken:

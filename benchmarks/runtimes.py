@@ -1,4 +1,4 @@
-"""Who runs a deployed step: mgrade's C, WebAssembly in Node, onnxruntime, LiteRT, PyTorch; and what each computes."""
+"""The runtimes of a deployed step: mgrade's C, WebAssembly in Node, onnxruntime, LiteRT and PyTorch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mgrade.deploy import (
 from mgrade.deploy.c.host import compiler
 
 HERE = Path(__file__).resolve().parent
-# Everything is related to this contender.
+# All times are relative to this contender.
 OURS = "mgrade C, float32"
 SAMPLE_SECONDS = 0.002
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -39,13 +39,13 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 @dataclass
 class Contender:
-    """`outputs` of all inputs from the beginning; `seconds` of one step, as the mean over so many."""
+    """`outputs` of all inputs from a fresh state; `seconds` of one step, averaged over a number of steps."""
 
     outputs: Callable[[], Array]
     seconds: Callable[[int], float]
     precision: str = "float32"
     least: int = 1
-    """Steps of a sample at least."""
+    """The least number of steps per sample."""
 
 
 def stepping(outputs: Callable[[], Array], step: Callable[[Array], object], x: Array) -> Contender:
@@ -65,7 +65,7 @@ def stepping(outputs: Callable[[], Array], step: Callable[[Array], object], x: A
 
 
 def c_runs(subject: Subject, precision: str, each: bool) -> Contender:
-    """C built for this machine: many steps in one call, or `each` in a call of its own from Python."""
+    """C built for this machine: many steps in one call, or with `each` one call from Python per step."""
     try:
         compiler()
     except ValueError as error:
@@ -107,7 +107,7 @@ def _session(subject: Subject) -> Any:
 
 
 def onnx_run(subject: Subject) -> Contender:
-    """onnxruntime as its examples call it: arrays in, arrays out."""
+    """onnxruntime as in its examples: arrays in, arrays out."""
     session = _session(subject)
     names = [output.name.removeprefix("next_") for output in session.get_outputs()]
     feeds: dict[str, Array] = {}
@@ -127,7 +127,7 @@ def onnx_run(subject: Subject) -> Contender:
 
 
 def onnx_bound(subject: Subject) -> Contender:
-    """onnxruntime at its best: everything bound once, two sets of state buffers that change places."""
+    """onnxruntime at its best: everything is bound once, with two sets of state buffers that swap."""
     session = _session(subject)
     x = np.zeros((1, subject.x.shape[1]), np.float32)
     y = np.zeros(subject.expected["float32"][:1].shape, np.float32)
@@ -159,12 +159,12 @@ def onnx_bound(subject: Subject) -> Contender:
 
 
 def torch_model(subject: Subject) -> Contender:
-    """Model.step as it is, which sees to it at every step that its kernels are those of the taps."""
+    """Plain Model.step, which checks at every step that its kernels are up to date."""
     return _in_torch(subject, subject.model.step, lambda: subject.model.initial_state(1))
 
 
 def torch_folded(subject: Subject, compiled: bool) -> Contender:
-    """The operations of the program, with its constants, by the functions of PyTorch; or through torch.compile."""
+    """The program's operations in PyTorch with its constants; optionally through torch.compile."""
     step = litert.Step(subject.programs["float32"]).eval()
     run = torch.compile(step) if compiled else step
 
@@ -205,14 +205,14 @@ def _in_torch(
 
 
 class Worker:
-    """A process that answers requests, JSON by JSON; its own clock measures."""
+    """A process that answers JSON requests and measures with its own clock."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes)
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """The answer; a RuntimeError where there is none."""
+        """Sends a request and returns the answer; raises a RuntimeError if there is none."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(request) + "\n")
@@ -224,12 +224,12 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """Lets it end."""
+        """Ends the process."""
         with contextlib.suppress(BrokenPipeError):
             self.process.communicate(timeout=30)
 
     def contender(self, x: Array, precision: str = "float32", **request: Any) -> Contender:
-        """What it runs, as a contender."""
+        """A contender that it runs."""
 
         def outputs() -> Array:
             return np.array(self.ask(x=x.tolist(), **request)["outputs"])
@@ -253,14 +253,14 @@ def fresh_folder(stack: contextlib.ExitStack) -> Path:
 
 
 class Workers:
-    """Processes, started when first asked for and ended together."""
+    """Processes that start on first use and end together."""
 
     def __init__(self, subject: Subject, python: str | None, stack: contextlib.ExitStack):
         self.subject, self.python, self.stack = subject, python or sys.executable, stack
 
     @functools.cached_property
     def node(self) -> Worker:
-        """Node, with the WebAssembly modules beside it."""
+        """Node with the WebAssembly modules."""
         program = shutil.which("node")
         if program is None:
             raise UnavailableError("node is not installed")
@@ -270,7 +270,7 @@ class Workers:
 
     @functools.cached_property
     def litert(self) -> Worker:
-        """A Python that converts and runs the program with LiteRT."""
+        """Another Python that converts and runs the program with LiteRT."""
         check = "import litert_torch, ai_edge_litert.interpreter"
         found = subprocess.run([self.python, "-c", check], capture_output=True, check=False)
         if found.returncode:
@@ -290,7 +290,7 @@ class Workers:
 
 
 def contenders(subject: Subject, workers: Workers, compiled: bool) -> dict[str, Callable[[], Contender]]:
-    """Who takes part, by name."""
+    """All contenders by name."""
 
     def in_node(precision: str) -> Contender:
         return workers.node.contender(subject.x, precision, model=f"model_{precision}")

@@ -1,14 +1,15 @@
-// Steps through models and says how long a step takes, for benchmarks/deploy.py. Node answers requests line by line;
-// a page takes its requests from jobs.json and posts all answers at the end.
+// Runs and times steps of models, for benchmarks/deploy.py. Node answers requests line by line; a page reads its
+// requests from jobs.json and posts all answers at the end.
 //
-// A request: {model, x}: the outputs of x from the beginning. {model, steps}: microseconds a step, going on from there.
+// A request {model, x} returns the outputs of x from a fresh state; {model, steps} continues and returns microseconds
+// per step.
 import { Model } from "./model.js";
 
 const inNode = typeof process !== "undefined";
 
 async function compiled(name) {
   const at = (file) => (inNode ? new URL(file, import.meta.url) : file);
-  const relaxed = name.endsWith("float32") ? at(`${name}.relaxed.wasm`) : undefined; // as an export has it
+  const relaxed = name.endsWith("float32") ? at(`${name}.relaxed.wasm`) : undefined; // as in an export
   const model = await Model.load(at(`${name}.wasm`), { relaxed });
   return {
     async outputs(x) {
@@ -21,7 +22,7 @@ async function compiled(name) {
   };
 }
 
-/** The ONNX export in onnxruntime-web, one thread, states handed on from run to run. */
+/** The ONNX export in onnxruntime-web on one thread; states are passed from run to run. */
 async function onnx(name) {
   const ort = await import("./ort.wasm.min.mjs");
   ort.env.wasm.numThreads = 1;

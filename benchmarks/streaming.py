@@ -17,9 +17,9 @@ from benchmarks.measure import Run
 from mgrade import Model, State
 
 LENGTHS = tuple(4**n for n in range(5, 11))  # 1,024 to 1,048,576
-# Every length is run in chunks of the shortest, so that all pay the same overhead per token.
+# All lengths run in chunks of the shortest, so that all have the same overhead per token.
 CHUNK = LENGTHS[0]
-# Chunks of one length before it is the turn of the next.
+# Chunks of one length before the next has its turn.
 TURN = 16
 # The paper's speech model, with an output at every step.
 CONFIGURATION = dataclasses.replace(CONFIGURATIONS["speech"], every=True, batch=1)
@@ -35,10 +35,10 @@ def _state_bytes(state: State) -> int:
 
 
 def cost_per_token(lengths: tuple[int, ...]) -> dict[str, Any]:
-    """Seconds per token against the length of the sequence, run chunk by chunk with the state handed on.
+    """Seconds per token against the length of the sequence, run chunk by chunk with the state passed on.
 
-    All lengths advance together, a few chunks each in turn, so that whatever else the machine does meets all alike;
-    short sequences begin anew until the longest is through.
+    All lengths advance together, a few chunks at a time, so that disturbances affect all of them equally; short
+    sequences restart until the longest has finished.
     """
     model, x = _model(), torch.randn(1, CHUNK, CONFIGURATION.inputs)
     seen, states = dict.fromkeys(lengths, 0), dict[int, State | None]()
@@ -64,7 +64,7 @@ def cost_per_token(lengths: tuple[int, ...]) -> dict[str, Any]:
 
 
 def memory_by_length(lengths: tuple[int, ...]) -> dict[str, Any]:
-    """Resident set and bytes of state along one endless stream: meant for a fresh process."""
+    """Resident set and bytes of state along one endless stream; to be run in a fresh process."""
     model = _model()
     at: dict[str, dict[str, int]] = {}
     with torch.no_grad():

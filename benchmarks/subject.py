@@ -1,4 +1,4 @@
-"""What a deployed step computes, how far from it is still right, and how its times are summed up."""
+"""The deployed step: what it computes, the tolerance for its outputs, and the summary of its times."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from mgrade.deploy import (
 Array = npt.NDArray[Any]
 
 PRECISIONS = ("float32", "int8")
-"""As `mgrade export` names them: int8 has int16 activations."""
+"""As in `mgrade export`: int8 has int16 activations."""
 STEPS = 200
-"""Steps of a run within C, and those over which outputs are compared."""
+"""Steps of one run in C, and steps over which outputs are compared."""
 MOST_ERROR = 1e-4
-"""Of a float32 contender, over the largest output: beyond it, something else is computed."""
+"""The largest error of a float32 contender, relative to the largest output."""
 
 
 def config(quick: bool) -> ModelConfig:
-    """The model: 198,272 multiply-adds a step, or for a smoke run a few."""
+    """The model: 198,272 multiply-adds a step, or only a few for a smoke run."""
     if quick:
         return ModelConfig(inputs=16, outputs=10, dim=16, depth=2, taps=8, max_delay=8, sigma=0.3, projection=True)
     return ModelConfig(inputs=16, outputs=10, dim=64, depth=6, taps=64, max_delay=64, sigma=0.3, projection=True)
 
 
 class Subject:
-    """One model with random weights, its programs, and what they are to give."""
+    """One model with random weights, its programs, and their expected outputs."""
 
     def __init__(self, quick: bool):
         torch.manual_seed(0)
@@ -61,14 +61,14 @@ class Subject:
         return dequantise_output(program, Interpreter(program).run(self.inputs[precision][None])[0])
 
     def errors(self, outputs: Array, precision: str) -> dict[str, float]:
-        """The largest difference over the largest output: from the interpreter, and of integers from float32 too."""
+        """The largest error relative to the largest output: against the interpreter, for int8 also against float32."""
         found = {"error": _distance(outputs, self.expected[precision])}
         if precision != "float32":
             found["error_to_float32"] = _distance(outputs, self.expected["float32"])
         return found
 
     def describe(self) -> dict[str, Any]:
-        """Sizes."""
+        """The sizes of the model."""
         c, programs = self.model.config, self.programs
         names = ("inputs", "outputs", "dim", "depth", "taps", "max_delay", "sigma", "projection", "readout")
         return {
@@ -85,7 +85,7 @@ def _distance(y: Array, expected: Array) -> float:
 
 @contextlib.contextmanager
 def noted(results: dict[str, dict[str, Any]], name: str) -> Any:
-    """Why there is no result, in its place."""
+    """Records the reason in place of a result if there is none."""
     try:
         yield
     except UnavailableError as reason:
@@ -95,7 +95,7 @@ def noted(results: dict[str, dict[str, Any]], name: str) -> Any:
 
 
 def checked(subject: Subject, outputs: Array, precision: str) -> dict[str, Any]:
-    """The errors; a ValueError if another function is computed."""
+    """The errors; raises a ValueError if they are too large."""
     errors = subject.errors(outputs, precision)
     if not errors["error"] <= (MOST_ERROR if precision == "float32" else 0.0):
         raise ValueError(f"its outputs differ from the interpreter's by {errors['error']:.2g} of the largest")
@@ -103,6 +103,6 @@ def checked(subject: Subject, outputs: Array, precision: str) -> dict[str, Any]:
 
 
 def timing(times: list[float]) -> dict[str, Any]:
-    """`measure.summary`, and the 10th percentile: what a step takes where nothing comes between."""
+    """`measure.summary` plus the 10th percentile: the time of an undisturbed step."""
     tenth = statistics.quantiles(times, n=10)[0] if len(times) > 9 else min(times)
     return {"tenth": tenth, **measure.summary(times)}

@@ -1,4 +1,4 @@
-"""Puts measured tables into the docs, of performance and of estimators: `python -m benchmarks.summary`."""
+"""Fills the tables of docs/performance.md and docs/estimator.md: `python -m benchmarks.summary`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def cpu(document: dict[str, Any]) -> str:
 
 
 def deploy(document: dict[str, Any]) -> str:
-    """One row per runtime: a step's time, and how many times mgrade's C; then one per chip and precision."""
+    """One row per runtime, with the time per step, also relative to mgrade's C; then one per chip and precision."""
     rows = ["| runtime | step, us | median, us | over mgrade C | error |", "|---|---|---|---|---|"]
     for name, result in document["streaming_step"]["contenders"].items():
         if "tenth" not in result:
@@ -126,17 +126,17 @@ TABLES = {"gpu_steps": gpu_steps, "gpu_parts": gpu_parts, "cpu": cpu, "deploy": 
 
 
 def source(name: str) -> Path:
-    """The file that a table is made from."""
+    """The file from which a table is made."""
     return ROOT / "results" / ("compare" if name == "estimator" else "bench") / f"{name}.json"
 
 
 def page(name: str) -> Path:
-    """One of the pages that have tables."""
+    """The path of a page with tables."""
     return ROOT / "docs" / f"{name}.md"
 
 
 def filled(text: str) -> str:
-    """`text` with every marked table written anew from its file, where there is one."""
+    """`text` with every marked table rewritten from its file, if that exists."""
     for name, make in TABLES.items():
         begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
         if begin not in text or not source(name).exists():

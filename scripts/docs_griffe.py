@@ -1,4 +1,4 @@
-"""Docstrings as Markdown would have them: examples fenced, sections as lists, sentences on lines of their own."""
+"""Converts docstrings to Markdown: fences examples, turns sections into lists, puts sentences on separate lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SENTENCE = re.compile(r"^(?!\s|-)(.*[.:;])\n(?=[^\s-])", re.M)
 
 
 class Plain(Extension):
-    """Reads every docstring with the eyes of someone at a terminal."""
+    """Converts every docstring, all of which are written for terminals."""
 
     def on_instance(self, *, obj: Any, **kwargs: Any) -> None:
         """Called once for each module, class, function and attribute."""
@@ -23,7 +23,7 @@ class Plain(Extension):
 
 
 def as_markdown(text: str) -> str:
-    """The same text with the marks that keep its shape."""
+    """The text with Markdown that keeps its layout."""
     text = _EXAMPLE.sub(_fenced, text)
     text = _ITEM.sub(r"- \1: ", _SECTION.sub(r"**\1**\n", text))
     return _SENTENCE.sub(r"\1  \n", text)

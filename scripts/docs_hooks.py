@@ -1,7 +1,7 @@
-"""What the documentation has beyond its pages: made when it is built, from the project itself.
+"""Generates parts of the documentation from the project itself when it is built.
 
-The command line's reference comes from the commands, contributing and changes from the files in the root, and formulas
-become MathML, so that nothing is fetched from elsewhere to show them.
+The command-line reference comes from the commands; contributing and changes come from files in the root. Formulas
+become MathML, so that pages load nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\([(\[])(.*?)\\[)\]]\
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages that have no file under docs/."""
+    """Adds the pages without a file under docs/."""
     pages = {page: (ROOT / source).read_text("utf-8") for page, source in INCLUDED.items()}
     pages["reference/cli.md"] = command_line()
     for page, text in pages.items():
@@ -36,7 +36,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_content(html: str, **kwargs: Any) -> str:
-    """Turns the formulas of a page into MathML."""
+    """Converts the formulas of a page to MathML."""
     return _FORMULA.sub(_mathml, html)
 
 
@@ -47,10 +47,10 @@ def _mathml(found: re.Match[str]) -> str:
 
 
 def command_line() -> str:
-    """The reference of every command, in the words of its own help."""
+    """The reference of all commands, from their help texts."""
     root = get_command(app)
     text = get_docs_for_click(
         obj=root, ctx=typer.Context(root, info_name="mgrade"), name="mgrade", title="Command line"
     )
-    text = _SUMMARIES.sub("", text)  # cut short in the middle of a sentence; the sentences follow
+    text = _SUMMARIES.sub("", text)  # truncated in mid-sentence; the full texts follow
     return re.sub(r"(\*\*Options\*\*:\n\n)?\* `--help`: Show this message and exit.\n", "", text)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what exports and pages are tested with: compilers, linkers, QEMU for Arm Cortex-M, Node and Chromium. Safe to
-# run again, and quick where all is there. Without them nothing fails: the tests that need them are skipped by name.
+# Installs the tools that test exports and pages: compilers, linkers, QEMU for Arm Cortex-M, Node and Chromium. Safe to
+# run again, and quick if all are installed. Without them, nothing fails: the tests that need them are skipped.
 set -u
 
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -29,7 +29,7 @@ if [ "$root" != none ] && has apt-get; then
     echo "tools: installing $packages (once; a few minutes at most)"
     apt="$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::http::Timeout=20 -o Acquire::Retries=1"
     $apt update >/dev/null 2>&1
-    # all at once; one by one where this system does not know some of them
+    # all at once, else one by one: a system may lack some of them
     $apt install -y --no-install-recommends $packages >/dev/null 2>&1 ||
         for package in $packages; do $apt install -y --no-install-recommends "$package" >/dev/null 2>&1; done
     packages=$(echo $(missing))
