@@ -229,7 +229,7 @@ def test_any_folder_gives_a_name_that_c_takes():
 
 def test_an_export_is_whole_or_not_there(tmp_path):
     program = program_of()
-    with pytest.raises(ValueError, match="name must be small letters"):
+    with pytest.raises(ValueError, match="name must be at most 40 lowercase letters"):
         write_export(program, "No", "c", tmp_path / "x")
     with pytest.raises(ValueError, match="to must be one of"):
         write_export(program, "model", "rust", tmp_path / "x")

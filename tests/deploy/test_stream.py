@@ -51,7 +51,7 @@ def test_names_say_which_columns_are_read():
         ("left,right\n1,5,2,5\n", "here, line 2: must have 2 columns, got 4"),
         (
             "left;right\n1,5;2,5\n",
-            "here, line 2: must be finite numbers, got '1,5;2,5': decimal commas are not read, write points",
+            "here, line 2: must be finite numbers, got '1,5;2,5': decimal commas are not supported, write points",
         ),
         ("left,left,right\n0,1,2\n", "here, line 1: column 'left' must be named once, got 2"),
     ):

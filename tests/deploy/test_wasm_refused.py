@@ -11,7 +11,7 @@ needs_tools = pytest.mark.skipif(wasm.available() is not None, reason=wasm.avail
 @needs_tools
 def test_what_cannot_be_built_is_refused(tmp_path):
     program = program_of("mingru")
-    with pytest.raises(ValueError, match="name must be small letters, digits and _"):
+    with pytest.raises(ValueError, match="name must be at most 40 lowercase letters"):
         wasm.to_wasm(program, "Vowels!")
     with pytest.raises(ValueError, match="name must not be 'package'"):
         wasm.save_wasm(program, tmp_path, "package")

@@ -99,7 +99,7 @@ def test_whole_recordings_of_every_label_are_set_aside(csv):
         (LONG, {"channels": ["z"]}, "has no column 'z'"),
         ("label,x,,y\nup,1,,2\n", {}, r"column 3 has no name: name it, or the channels \(--channels\)$"),
         (LONG, {}, "line 2, column 'id' must be a number, got 'a': name the column that tells recordings apart"),
-        ("label;x\nup;1,5\n", {}, "column 'x' must be a number, got '1,5': decimal commas are not read"),
+        ("label;x\nup;1,5\n", {}, "column 'x' must be a number, got '1,5': decimal commas are not supported"),
         (LONG, {"channels": "x,y"}, "channels must be a list of names, got 'x,y'"),
         (LONG + "c,up,,1\n", {"sequence": "id"}, "line 6, column 'x' must be a number, got ''"),
         (LONG + "c,up,nan,1\n", {"sequence": "id"}, "line 6, column 'x' must be a number, got 'nan'"),

@@ -64,7 +64,7 @@ def test_altered_exports_are_refused(tmp_path):
     write_export(program_of(), "small", "wasm", tmp_path, About())
     path, original = tmp_path / "export.json", (tmp_path / "export.json").read_text()
     path.write_text(json.dumps({**json.loads(original), "name": "../small"}))
-    with pytest.raises(ValueError, match=r"export\.json: name must be small letters"):
+    with pytest.raises(ValueError, match=r"export\.json: name must be at most 40 lowercase letters"):
         open_exhibit(tmp_path)
     path.write_text(json.dumps({**json.loads(original), "name": "other"}))
     with pytest.raises(ValueError, match=r"other\.wasm: cannot be read"):

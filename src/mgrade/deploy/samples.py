@@ -17,8 +17,8 @@ from mgrade.nn import ModelConfig
 Array = npt.NDArray[Any]
 # What may separate the columns of a CSV file.
 SEPARATORS = ",;\t"
-# What to do about a field with a decimal comma.
-WRITE_POINTS = ": decimal commas are not read, write points"
+# Advice for a field with a decimal comma.
+WRITE_POINTS = ": decimal commas are not supported, write points"
 
 
 def read_samples(path: Path, config: ModelConfig, known: About | None = None) -> Array:

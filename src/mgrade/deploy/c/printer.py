@@ -104,11 +104,11 @@ def check_name(name: str) -> str:
     """Returns `name` if it is a valid name for the files and identifiers of an export."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or name.startswith(("mg_", "mgrade")):
         raise ValueError(
-            "name must be small letters, digits and _, at most 40, begin with a letter and not with mg_ or mgrade,"
+            "name must be at most 40 lowercase letters, digits and _, and begin with a letter, not with mg_ or mgrade,"
             f" got {name!r}"
         )
     if name in TAKEN:
-        raise ValueError(f"name must not be that of a header of C, nor main, got {name!r}")
+        raise ValueError(f"name must not be that of a C header, nor main, got {name!r}")
     return name
 
 
