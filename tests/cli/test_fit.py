@@ -314,7 +314,7 @@ def test_a_fitted_model_is_exported_as_it_was_fitted(capsys, recordings):
     assert capsys.readouterr().err == "mgrade: precision must be float32 for onnx, got 'int8'\n"
     with pytest.raises(SystemExit):
         main(["play", "made"])
-    assert "no saved model: made/c and made/model may be" in capsys.readouterr().err
+    assert "or a saved model: made/c and made/model may be" in capsys.readouterr().err
 
 
 def test_a_budget_beyond_the_chip_is_refused_before_training(capsys, recordings):

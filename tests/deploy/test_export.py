@@ -264,7 +264,7 @@ def test_the_test_vector_of_an_export_passes(tmp_path):
     program = integer(program_of(readout="mean"))
     write_export(program, "model", "c", tmp_path)
     checked(needs("gcc"), "-std=c99", "-O1", *WARNINGS, "main.c", "model.c", "-o", "main", cwd=tmp_path)
-    assert "0 of them by too much" in checked("./main", cwd=tmp_path)
+    assert " 0 outputs out of tolerance" in checked("./main", cwd=tmp_path)
 
 
 def test_the_test_vector_of_tiny_outputs_passes_and_can_fail(tmp_path):
@@ -275,7 +275,7 @@ def test_the_test_vector_of_tiny_outputs_passes_and_can_fail(tmp_path):
     write_export(from_model(model), "model", "c", tmp_path)
     build = (needs("gcc"), "-std=c99", "-O1", "main.c", "model.c", "-o", "main", "-lm")
     checked(*build, cwd=tmp_path)
-    assert "0 of them by too much" in checked("./main", cwd=tmp_path)
+    assert " 0 outputs out of tolerance" in checked("./main", cwd=tmp_path)
     header = tmp_path / "model_test.h"
     outputs = header.read_text().partition("model_test_outputs")
     header.write_text(outputs[0] + outputs[1] + re.sub(r"e-\d+", "e-20", outputs[2]))

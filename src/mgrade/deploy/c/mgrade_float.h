@@ -245,7 +245,7 @@ MG_HOT static void mg_embed(float *y, const uint16_t *token, const float *table,
     memcpy(y, table + at * n, sizeof(float) * (unsigned)n);
 }
 
-/* Delays: lines are ring buffers (rows, channels); `at` is the newest row ---------------------------------------- */
+/* Delays: lines are ring buffers (rows, channels); `at` is the newest row ----------------------------------------- */
 
 MG_UNUSED static inline int mg_before(int at, int lag, int rows) {
     const int row = at - lag;

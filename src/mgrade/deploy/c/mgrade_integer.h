@@ -215,7 +215,7 @@ MG_HOT static void mg_embed(mg_value *y, const uint16_t *token, const int8_t *ta
     for (int c = 0; c < n; c++) y[c] = mg_rescale(row[c] * (1 << MG_TABLE_BITS), mg_byte(multiplier[c]), down);
 }
 
-/* Delays: lines are ring buffers (rows, channels); `at` is the newest row ---------------------------------------- */
+/* Delays: lines are ring buffers (rows, channels); `at` is the newest row ----------------------------------------- */
 
 MG_UNUSED static inline int mg_before(int at, int lag, int rows) {
     const int row = at - lag;

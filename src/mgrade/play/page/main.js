@@ -42,8 +42,8 @@ class Page {
     const numbers = precision === "float32" ? "float32" : `int8 weights, ${precision} activations`;
     $("title").textContent = about.title || name;
     document.title = `${about.title || name} · mgrade playground`;
-    const anew = about.window === null ? "" : `; it restarts every ${grouped(about.window)} samples`;
-    $("subtitle").textContent = `${name}: ${depth} with state, ${numbers}, one sample at a time in WebAssembly${anew}`;
+    const restarts = about.window === null ? "" : `; it restarts every ${grouped(about.window)} samples`;
+    $("subtitle").textContent = `${name}: ${depth} with state, ${numbers}, one sample at a time in WebAssembly${restarts}`;
     const blind = layers.some(({ gates }) => gates) && !this.engine.twin;
     $("inside-note").hidden = layers.length > 0 && !blind;
     $("inside-note").textContent = blind
