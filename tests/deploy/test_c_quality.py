@@ -1,5 +1,6 @@
 """The C that is printed is decent: quiet compilers, nothing needed, nothing kept, no harm from whatever comes in."""
 
+import platform
 import re
 import shutil
 import subprocess
@@ -205,14 +206,23 @@ def test_chips_and_compilers_without_an_instruction_take_plain_c(tmp_path, cpu):
         assert (b"#define MG_DSP " in seen) == paired
 
 
+def assert_works_without_vectors(folder, program, *flags):
+    write_c(folder, program, test=inputs_for(program, 1, 5)[0])
+    assert b"#define MG_LANES" not in run(folder, "gcc", "-std=c99", *flags, "-dM", "-E", "model.c").stdout
+    run(folder, "gcc", *C99, *flags, "-O2", "model.c", "main.c", "-o", "main")
+    run(folder, "./main")
+
+
 @every_kind
-def test_an_old_compiler_makes_the_same_without_vectors(tmp_path, make):
-    program = make()
-    write_c(tmp_path, program, test=inputs_for(program, 1, 5)[0])
-    older = ("-U__GNUC__", "-D__GNUC__=8", "-std=c99")
-    assert b"#define MG_LANES" not in run(tmp_path, "gcc", *older, "-dM", "-E", "model.c").stdout
-    run(tmp_path, "gcc", *older, "-O2", "model.c", "main.c", "-o", "main")
-    run(tmp_path, "./main")
+@pytest.mark.parametrize("flags", [("-U__GNUC__", "-D__GNUC__=8"), ("-DMGRADE_PLAIN",)], ids=["older", "plain"])
+def test_the_same_is_made_without_vectors(tmp_path, make, flags):
+    assert_works_without_vectors(tmp_path, make(), *flags)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="needs a processor with x87")
+@pytest.mark.parametrize("kind", ["float", "float-lru", "float-stateless"])
+def test_numbers_wider_than_float_are_computed_without_vectors(tmp_path, kind):
+    assert_works_without_vectors(tmp_path, KINDS[kind](), "-mfpmath=387")
 
 
 def test_weights_are_printed_to_the_last_bit():

@@ -23,8 +23,9 @@
 
 /* MG_LANES values per vector and MG_VECTORS vectors summed side by side in registers. MG_EACH names the vectors one by
  * one, because compilers keep an array of them in memory. */
-#if !defined(__clang__) && (!defined(__GNUC__) || __GNUC__ < 9)
-/* no suitable vectors */
+#if defined(MGRADE_PLAIN) || (!defined(__clang__) && (!defined(__GNUC__) || __GNUC__ < 9)) || \
+    (defined(__FLT_EVAL_METHOD__) && (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2))
+/* no vectors: not wanted, not supported, or numbers are computed in a wider type than float, as on x87 */
 #elif defined(__AVX512F__)
 #define MG_LANES 16
 #define MG_VECTORS 4
@@ -126,7 +127,7 @@ MG_UNUSED static inline mg_lanes mg_sigmoids(mg_lanes x) {
 /* Loops over the whole vectors within n; leaves i at the first remaining element. */
 #if defined(MG_LANES)
 #define MG_BY_LANES(...) \
-    MG_UNROLLED for (; i + MG_LANES <= n; i += MG_LANES) { __VA_ARGS__ }
+    MG_UNROLLED for (const int mg_end = n - n % MG_LANES; i < mg_end; i += MG_LANES) { __VA_ARGS__ }
 #else
 #define MG_BY_LANES(...)
 #endif

@@ -59,7 +59,7 @@ typedef int32_t mg_lanes __attribute__((vector_size(MG_LANES * 4)));
 typedef int32_t mg_loose __attribute__((vector_size(MG_LANES * 4), aligned(4), may_alias));
 /* Loops over the whole vectors within n; leaves i at the first remaining element. */
 #define MG_BY_LANES(...) \
-    for (; i + MG_LANES <= n; i += MG_LANES) { __VA_ARGS__ }
+    for (const int mg_end = n - n % MG_LANES; i < mg_end; i += MG_LANES) { __VA_ARGS__ }
 #define MG_STORE_WHOLE(y, lanes) (*(mg_loose *)(void *)(y) = (lanes))
 #define MG_ROUND(x, bits) (((x) + (1 << ((bits) - 1))) >> (bits))
 
