@@ -69,7 +69,7 @@ class DelayConv(nn.Module):
         While a CUDA graph is captured, they are taken as they are, to save launches: use `constrain_` there.
         """
         position = self.position
-        if position.is_cuda and torch.cuda.is_current_stream_capturing():
+        if position.is_cuda and not torch.compiler.is_compiling() and torch.cuda.is_current_stream_capturing():
             return position
         return position.detach().clamp(0.0, self.last_position) + (position - position.detach())
 
