@@ -10,6 +10,7 @@ import torch
 from mgrade import Model, ModelConfig
 from mgrade.tasks.retrieval import Retrieval, stand_in_pairs
 from mgrade.tasks.text import END, PAD, UNKNOWN
+from mgrade.train import launch, load_recipe
 
 ROWS = (
     ("1.0", "P01-1001", "P02-1002", "A grammar.", 'The "parser"'),
@@ -120,6 +121,20 @@ def test_papers_stand_in(tmp_path, monkeypatch):
     official(tmp_path)
     assert task.examine(None, 0, torch.device("cpu")) == {}
     assert task.remark() == ""
+
+
+def test_figures_of_a_stand_in_are_not_set_beside_the_papers(tmp_path, monkeypatch, capsys):
+    papers(tmp_path)
+    monkeypatch.setenv("MGRADE_DATA", str(tmp_path))
+    settings = ["task.max_length=16", "model.dim=4", "train.steps=2", "train.batch=4", "train.evaluations=1"]
+    recipe = load_recipe("retrieval/mgrade", settings)
+    assert "test_accuracy" in recipe.paper
+    for _ in range(2):  # when it ends, and when it is there already
+        launch(recipe, seeds=[0], root=tmp_path)
+        out = capsys.readouterr().out
+        assert "acl_papers.npz stands in" in out or "is finished" in out
+        assert "test_accuracy" in out
+        assert "paper:" not in out
 
 
 def test_pairs_that_stand_in_are_distinct_and_rightly_labelled():

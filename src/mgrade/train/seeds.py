@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -187,14 +187,17 @@ def _done(root: Path, recipe: Recipe, seed: int, say: Reporter) -> bool:
 
 
 def _figures(recipe: Recipe, found: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:.4f}{_beside(recipe, name)}" for name, value in found["metrics"].items())
+    """All figures of a result, with those of the paper unless other data stood in for the paper's."""
+    examined = found.get("examined")
+    paper = {} if isinstance(examined, dict) and "stand_in" in examined else recipe.paper
+    return ", ".join(f"{name} {value:.4f}{_beside(paper, name)}" for name, value in found["metrics"].items())
 
 
-def _beside(recipe: Recipe, figure: str) -> str:
+def _beside(paper: Mapping[str, Any], figure: str) -> str:
     """The paper's value of a figure, in brackets."""
-    if figure not in recipe.paper:
+    if figure not in paper:
         return ""
-    value, spread = str(recipe.paper[figure]), recipe.paper.get(f"{figure}_spread")
+    value, spread = str(paper[figure]), paper.get(f"{figure}_spread")
     if "paper" in value:  # as in "not in the paper"
         return f" ({value})"
     return f" (paper: {value}{'' if spread is None else f' ± {spread}'})"
