@@ -3,15 +3,14 @@
 import itertools
 import math
 import re
-import struct
-import zlib
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from mgrade.tasks import _c, pathfinder, png
+from images import encode
+from mgrade.tasks import _c, pathfinder
 from mgrade.tasks.pathfinder import Pathfinder, file_name, generate_set
 from mgrade.tasks.pathfinder_images import PATH32, PATHX, Settings, generate, generate_counted, paddle
 
@@ -213,76 +212,6 @@ def test_examples_are_bytes_until_they_are_prepared(tmp_path, monkeypatch):
     assert ready.max() == 1
     assert task.model_fields() == {"inputs": 1, "outputs": 2, "tokens": False, "readout": "mean"}
     assert task.classes == 2
-
-
-def filtered(image, kinds):
-    """Rows of an image as PNG stores them, row y with filter kinds[y]."""
-    rows, above = [], np.zeros(image.shape[1], np.int64)
-    for kind, row in zip(kinds, image.astype(np.int64), strict=True):
-        left, corner = np.r_[0, row[:-1]], np.r_[0, above[:-1]]
-        three = np.stack([left, above, corner])
-        nearest = three[np.abs(left + above - corner - three).argmin(0), np.arange(len(row))]
-        guess = [0 * row, left, above, (left + above) // 2, nearest][kind]
-        rows.append(bytes([kind]) + ((row - guess) % 256).astype(np.uint8).tobytes())
-        above = row
-    return b"".join(rows)
-
-
-def chunk(kind, body):
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-
-def encode(image, kinds=None, kind=(8, 0, 0, 0, 0), body=None, packed=None):
-    """A PNG file, its pixels in two chunks."""
-    height, width = image.shape
-    packed = packed or zlib.compress(filtered(image, kinds or [y % 5 for y in range(height)]) if body is None else body)
-    header = struct.pack(">II5B", width, height, *kind)
-    chunks = [chunk(b"IHDR", header), chunk(b"tEXt", b"a\0b"), chunk(b"IDAT", packed[:9]), chunk(b"IDAT", packed[9:])]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks) + chunk(b"IEND", b"")
-
-
-@pytest.mark.parametrize("library", [_c.LIBRARY, None])
-@pytest.mark.parametrize("kinds", [[kind] * 8 for kind in range(5)] + [[4, 3, 2, 1, 0, 4, 3, 1]])
-def test_png_filters_are_undone(tmp_path, monkeypatch, library, kinds):
-    monkeypatch.setattr(_c, "LIBRARY", library)
-    image = np.random.default_rng(0).integers(0, 256, (8, 8), np.uint8)
-    (tmp_path / "a.png").write_bytes(encode(image, kinds))
-    assert np.array_equal(png.read_gray(tmp_path / "a.png", 8), image)
-
-
-IMAGE = np.arange(64, dtype=np.uint8).reshape(8, 8)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"GIF89a", "is not a PNG image"),
-        (encode(IMAGE)[:60], "is cut short"),
-        (encode(IMAGE)[:-12], "is cut short"),
-        (encode(IMAGE, kind=(8, 2, 0, 0, 0)), "only PNG in 8-bit gray, not interlaced, is read"),
-        (encode(IMAGE, kind=(16, 0, 0, 0, 0)), "only PNG in 8-bit gray, not interlaced, is read"),
-        (encode(IMAGE, kind=(8, 0, 0, 0, 1)), "only PNG in 8-bit gray, not interlaced, is read"),
-        (encode(IMAGE[:4]), "the image must be 8 x 8, got 8 x 4"),
-        (encode(IMAGE, body=bytes(71)), "the pixels must take 72 bytes, got 71"),
-        (encode(IMAGE, body=bytes(100)), r"the pixels must take 72 bytes, got 73\+"),
-        (encode(IMAGE, body=bytes([7]) + bytes(71)), "a row has filter 7, but PNG has 0 to 4"),
-        (encode(IMAGE, packed=b"y\x9c" + zlib.compress(bytes(72))[2:]), "the pixels cannot be unpacked"),
-        (encode(IMAGE, packed=zlib.compress(bytes(72))[:-4]), "the packed pixels are cut short"),
-    ],
-)
-def test_other_images_are_refused_by_name(tmp_path, data, message):
-    path = tmp_path / "a.png"
-    path.write_bytes(data)
-    with pytest.raises(ValueError, match=rf"a\.png.*{message}"):
-        png.read_gray(path, 8)
-
-
-def test_no_changed_bit_of_an_image_goes_unnoticed(tmp_path):
-    path, whole = tmp_path / "a.png", encode(IMAGE)
-    for at in range(len(whole) - 12):  # what ends the file holds nothing
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        with pytest.raises(ValueError, match=r"a\.png[^\n]*$"):
-            png.read_gray(path, 8)
 
 
 def official(folder, count=24, size=32, empty=()):
