@@ -94,7 +94,7 @@ def test_whole_recordings_of_every_label_are_set_aside(csv):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("", {}, "has no column 'label'; its first line names none"),
+        ("", {}, "is empty"),
         (LONG, {"sequence": "name"}, "has no column 'name'; its first line names id, label, x, y"),
         (LONG, {"channels": ["z"]}, "has no column 'z'"),
         ("label,x,,y\nup,1,,2\n", {}, r"column 3 has no name: name it, or the channels \(--channels\)$"),

@@ -119,3 +119,25 @@ def test_a_fixed_seed_gives_the_same_model(preset):
     assert torch.equal(models[0], models[1])
     assert not torch.equal(models[0], models[2])
     assert models[0].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"taps": 0}, r"^taps must be a whole number of at least 1, got 0$"),
+        ({"length": 2.5}, r"^length must be a whole number of at least 1, got 2\.5$"),
+        ({"sigma": 0}, r"^sigma must be a number of at least 1e-30, got 0$"),
+        ({"sigma": float("nan")}, r"^sigma must be a number of at least 1e-30, got nan$"),
+    ],
+)
+def test_convolutions_that_cannot_be_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        DelayConv(**{"dim": 3, "taps": 2, "length": 5, "sigma": 0.8, **options})
+
+
+@pytest.mark.parametrize(
+    "layer", [DelayConv(3, 2, 5, 0.8), DilatedConv(3, 2, 1), MinGRU(3, 3), MinGRU(3, 3, candidate="positive")]
+)
+def test_another_number_of_channels_is_named(layer):
+    with pytest.raises(ValueError, match=r"^x must have 3 channels, got 4: shape \(2, 5, 4\)$"):
+        layer(torch.ones(2, 5, 4))

@@ -267,7 +267,9 @@ def test_the_model_of_another_library_is_left_alone(tmp_path):
     theirs = {"config.json": b'{"architectures": ["Other"]}', "model-00001-of-00002.safetensors": b"weights"}
     for name, content in theirs.items():
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=r"has a config\.json that is not of a saved model: choose another folder"):
+    with pytest.raises(
+        ValueError, match=r"has the file config\.json, which is not a saved model's: choose another folder"
+    ):
         model_of(small("mgrade"), torch.float32).save(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == theirs
     (tmp_path / "config.json").unlink()

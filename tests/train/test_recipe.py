@@ -132,6 +132,7 @@ def test_mistakes_are_named(setting, message):
     [
         ("flipflop/mgrad", "there is no recipe 'flipflop/mgrad'; did you mean 'flipflop/mgrade'?"),
         ("../flipflop/mgrade", "there is no recipe '../flipflop/mgrade'"),
+        ("speech10", "'speech10' is an experiment, not a recipe: its recipes are speech10/lru, speech10/mgrade, spee"),
         ("highfreq/mgrade-1l@0.5", "recipe highfreq/mgrade-1l has no variant '0.5'"),
         ("flipflop/mgrade@zz", "recipe flipflop/mgrade has no variant 'zz'; there are none"),
         ("nowhere.toml", "recipe nowhere.toml: cannot be read: No such file or directory"),

@@ -77,9 +77,7 @@ def _show(facts: dict[str, Any], out: Path) -> None:
     table = listing()
     table.add_row("written to", str(out))
     if "replaced" in facts:
-        table.add_row(
-            "in place of", f"{visible(facts['replaced'])}, which was replaced: use one folder per export to keep both"
-        )
+        table.add_row("replaced", f"the export {visible(facts['replaced'])} in this folder; --out another keeps both")
     table.add_row("activations", facts["activations"])
     table.add_row("weights", f"{facts['parameter_bytes']:,} bytes")
     table.add_row("state of a stream", f"{facts['state_bytes']:,} bytes")

@@ -73,7 +73,10 @@ def footprint(
             f"fits nowhere in {precision.value}: a sum in its layers has {widest(found.config)} terms, and an integer"
             f" export allows at most {MAX_INTEGER_TERMS}",
         )
-    screen.print(_beside(precision))
+    screen.print(
+        "fits: with delays as `mgrade export --snap` stores them; instantiated: with whole kernels, as without --snap\n"
+        f"{_left_out(precision)}"
+    )
     if others:
         screen.print()
         screen.print(_published(beside) if beside else "the paper has no published models of this task")
@@ -115,16 +118,14 @@ def size(
     told = f"{len(found):,} configurations fit {_says(limits)} at {precision.value}; the largest:"
     screen.print(told)
     screen.print(_candidates(shown, limits))
-    screen.print(_beside(precision))
+    stored = "written out" if instantiated else "as `mgrade export --snap` stores them; --instantiated: written out"
+    screen.print(f"bytes: with delay kernels {stored}\n{_left_out(precision)}")
 
 
-def _beside(precision: Precision) -> str:
-    """A note on what the paper's formulas count, and what they leave out."""
-    scales = " and a byte of scale for every channel of a matrix" if precision is Precision.int8 else ""
-    return (
-        "fits: with delays as `mgrade export --snap` stores them; instantiated: with kernels written out, as without\n"
-        f"by the paper's formulas: the program's code, about 10 KB{scales}, {'come' if scales else 'comes'} on top"
-    )
+def _left_out(precision: Precision) -> str:
+    """A note on what the paper's formulas leave out."""
+    scales = ", and a byte for every row of a matrix, its scale" if precision is Precision.int8 else ""
+    return f"not counted, so leave room for it: the program's code, about 10 KB{scales}"
 
 
 def _limits(ram: str | None, flash: str | None, rate: float | None, name: str | None, precision: str) -> Limits:

@@ -33,7 +33,7 @@ def report(
         lacking = None if figures is None else write_images(drawn, figures)
     except OSError as error:
         raise ValueError(f"{error.filename or out}: cannot be written: {error.strerror}") from None
-    print(f"{out}: {len(page.encode()) / 1e6:.1f} MB, {len(drawn)} figures")
+    print(f"{out}: {len(page.encode()) / 1e6:.1f} MB, {len(drawn)} figure{'s' * (len(drawn) != 1)}")
     if not found.runs():
         print(f"{results} has no runs yet; the quickest is: mgrade train vowels/mgrade")
     if lacking is not None:

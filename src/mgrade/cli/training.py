@@ -60,7 +60,7 @@ def train(
         typer.Option("--seed", help="Seed; repeat for several runs. Default: the recipe's."),
     ] = None,
     out: Out = Path(),
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run found under OUT.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run found under OUT, if any.")] = False,
     max_minutes: Minutes = None,
     device: On = None,
     data: Data = None,

@@ -155,7 +155,8 @@ def prepare(
     training, held_out = split(known, test, seed)
     count, shortest, longest = len(found.lengths), min(found.lengths), max(found.lengths)
     median = statistics.median(found.lengths)
-    remark = f"{count} recordings of {shortest} to {longest} samples, median {median:g}"
+    lengths = f"{shortest}" if shortest == longest else f"{shortest} to {longest} samples, median {median:g}"
+    remark = f"{count} recordings of {lengths}{' samples' if shortest == longest else ''}"
     return Prepared(
         found,
         training,

@@ -157,6 +157,8 @@ def _columns(
     path: str | Path, header: list[str], label: str, sequence: str | None, channels: Sequence[str] | None
 ) -> tuple[str, ...]:
     """The channels, after checking the names in the first line."""
+    if not header:
+        raise ValueError(f"{path}: is empty")
     named = [label, *([] if sequence is None else [sequence])]
     found = tuple(name for name in header if name not in named) if channels is None else tuple(channels)
     for name, times in Counter((*named, *found)).items():

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from mgrade._checks import check_whole, is_number
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
 from mgrade.ops import _check, delay_kernel, dilated_conv
@@ -27,6 +28,10 @@ class DelayConv(nn.Module):
 
     def __init__(self, dim: int, taps: int, length: int, sigma: float, init: str = "even", scale: float = 1.0):
         super().__init__()
+        for name, value in (("dim", dim), ("taps", taps), ("length", length)):
+            check_whole(name, value)
+        if not (is_number(sigma) and sigma >= _check.NARROWEST):
+            raise ValueError(f"sigma must be a number of at least {_check.NARROWEST:g}, got {sigma!r}")
         self.length, self.sigma, self.dilation = length, sigma, 1
         self._drawn: tuple[Tensor, Tensor, float, Tensor] | None = None
         self.weight = nn.Parameter(initialise.truncated_normal_(torch.empty(dim, taps), math.sqrt(scale / taps)))
@@ -42,6 +47,7 @@ class DelayConv(nn.Module):
         skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> y (batch, time, dim), plus x itself if `skip`, and the delay line after it."""
+        _check.channels(x, self.weight.shape[0])
         return dilated_conv(x, self.drawn(), history=state, reset=reset, lengths=lengths, skip=skip)
 
     def kernel(self) -> Tensor:
@@ -135,6 +141,7 @@ class DilatedConv(nn.Module):
         skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> y (batch, time, dim), plus x itself if `skip`, and the delay line after it."""
+        _check.channels(x, self.weight.shape[0])
         return dilated_conv(
             x, self.weight, dilation=self.dilation, history=state, reset=reset, lengths=lengths, skip=skip
         )

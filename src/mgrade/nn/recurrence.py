@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mgrade.nn import initialise
 from mgrade.nn.config import ModelConfig
-from mgrade.ops import diagonal_scan_pairs, gated_recurrence, gated_scan, linear
+from mgrade.ops import _check, diagonal_scan_pairs, gated_recurrence, gated_scan, linear
 from mgrade.ops._backend import accumulator
 
 
@@ -40,6 +40,7 @@ class MinGRU(nn.Module):
         skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> h (batch, time, hidden), plus x itself if `skip`, and the last state."""
+        _check.channels(x, self.weight.shape[1])
         if self.candidate == "linear":
             return gated_recurrence(x, self.weight, self.bias, state, reset, lengths=lengths, skip=skip)
         gate, value = linear(x, self.weight, self.bias).chunk(2, -1)
@@ -78,6 +79,7 @@ class LRU(nn.Module):
         skip: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """x (batch, time, dim) -> y (batch, time, dim), plus x itself if `skip`, and the complex last state."""
+        _check.channels(x, self.skip.shape[0])
         wide = accumulator(self.log_rate.dtype)
         rate, phase = torch.exp(self.log_rate.to(wide)), torch.exp(self.log_phase.to(wide))
         gain = torch.exp(self.log_gain)

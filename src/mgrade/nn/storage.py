@@ -81,7 +81,7 @@ def check_folder(folder: Path, *others: str) -> None:
         for name in (DESCRIPTION, *others):
             if (folder / name).exists():
                 raise ValueError(
-                    f"{folder}: has a {name} that is not of a saved model: choose another folder"
+                    f"{folder}: has the file {name}, which is not a saved model's: choose another folder"
                 ) from None
 
 

@@ -32,6 +32,12 @@ def has_shape(name: str, tensor: Tensor, shape: tuple[int | None, ...], layout: 
         raise ValueError(f"{name} must have shape {layout} = ({want_all}), got {actual}")
 
 
+def channels(x: Tensor, count: int) -> None:
+    """Refuses an input (batch, time, channels) of a module that has another number of channels."""
+    if x.dim() == 3 and x.shape[2] != count:
+        raise ValueError(f"x must have {count} channels, got {x.shape[2]}: shape {tuple(x.shape)}")
+
+
 def same_dtype(name: str, tensor: Tensor, other: str, dtype: torch.dtype) -> None:
     """Refuses a tensor whose dtype differs from that of another argument."""
     if tensor.dtype != dtype:

@@ -71,7 +71,7 @@ def missing(rows: Iterable[Row], experiments: Sequence[str]) -> Markup | None:
         return None
     return tag(
         "p",
-        "Not run yet, except variants: ",
+        "To run what is missing (all but the @variants): ",
         command(f"mgrade reproduce {' '.join(experiments)}"),
         class_="missing",
     )

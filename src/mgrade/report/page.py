@@ -91,7 +91,7 @@ def _empty(contents: Contents) -> Markup:
     words = "has no results for headlines yet" if contents.runs() else "has no results yet"
     first = join(command("mgrade train vowels/mgrade"), " takes a quarter of a minute, ")
     more = join(command("mgrade reproduce theory"), " the paper's small experiments.")
-    return tag("p", f"The folder {contents.folder.name} {words}. ", first, more, class_="missing")
+    return tag("p", f"The folder {contents.folder} {words}. ", first, more, class_="missing")
 
 
 def _footer(contents: Contents) -> Markup:
@@ -99,7 +99,7 @@ def _footer(contents: Contents) -> Markup:
         "footer",
         tag(
             "p",
-            f"Made by mgrade {mgrade.__version__} from {contents.runs()} runs under {contents.folder.name}: ",
+            f"Made by mgrade {mgrade.__version__} from {contents.runs()} runs under {contents.folder}: ",
             command("mgrade report"),
         ),
         tag(

@@ -169,7 +169,10 @@ def _text(base: str, name: str) -> tuple[str, str, str]:
         file = _folder() / experiment / f"{model}.toml"
         if file.is_file():
             return file.read_text("utf-8"), experiment, model
-    raise ValueError(f"there is no recipe {name!r}" + nearest(base, [n for n in shipped() if "@" not in n]))
+    known = [n for n in shipped() if "@" not in n]
+    if not model and (models := [n for n in known if n.startswith(f"{experiment}/")]):
+        raise ValueError(f"{name!r} is an experiment, not a recipe: its recipes are {', '.join(models)}")
+    raise ValueError(f"there is no recipe {name!r}" + nearest(base, known))
 
 
 def _parse(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -73,12 +73,17 @@ def _bars(known: Known, suffix: str) -> tuple[Panel | None, str]:
     chart = grouped(
         title, FREQUENCIES, series, y, "frequency", lambda v, s: percent(v) + (f" ± {100 * s:.1f}" if s else "")
     )
-    shares = {name: [percent(v, 0) for v, _ in values if math.isfinite(v)] for name, _, values in series}
-    alike = {share for written in shares.values() for share in written}
-    words = "; ".join(f"{name} {', '.join(written)}" for name, written in shares.items())
-    if len(alike) == 1:
+    words = "; ".join(f"{name} {_by_frequency([v for v, _ in values])}" for name, _, values in series)
+    alike = {percent(v, 0) if math.isfinite(v) else None for _, _, values in series for v, _ in values}
+    if len(series) == len(LAYERED) and len(alike) == 1:
         words = f"all models {alike.pop()} at every frequency"
     return chart.panel(f"{title}, test accuracy at frequencies {', '.join(FREQUENCIES)}: {words}."), words
+
+
+def _by_frequency(values: Sequence[float]) -> str:
+    """Shares in the order of frequencies; if some have not run, with the frequencies of those that have."""
+    found = [(f, percent(v, 0)) for f, v in zip(FREQUENCIES, values, strict=True) if math.isfinite(v)]
+    return ", ".join(share if len(found) == len(FREQUENCIES) else f"{share} at {f}" for f, share in found)
 
 
 def _variant(name: str, frequency: str, suffix: str) -> str:
