@@ -98,7 +98,7 @@ def test_whole_recordings_of_every_label_are_set_aside(csv):
         (LONG, {"sequence": "name"}, "has no column 'name'; its first line names id, label, x, y"),
         (LONG, {"channels": ["z"]}, "has no column 'z'"),
         ("label,x,,y\nup,1,,2\n", {}, r"column 3 has no name: name it, or the channels \(--channels\)$"),
-        (LONG, {}, "line 2, column 'id' must be a number, got 'a': name the column that tells recordings apart"),
+        (LONG, {}, r"line 2, column 'id' must be a number, got 'a': name the column that tells .* \(--channels\)$"),
         ("label;x\nup;1,5\n", {}, "column 'x' must be a number, got '1,5': decimal commas are not supported"),
         (LONG, {"channels": "x,y"}, "channels must be a list of names, got 'x,y'"),
         (LONG + "c,up,,1\n", {"sequence": "id"}, "line 6, column 'x' must be a number, got ''"),
@@ -117,8 +117,12 @@ def test_whole_recordings_of_every_label_are_set_aside(csv):
             {"sequence": "id"},
             r"lines 6 to 7 \(joined by a quote\) must have 4 columns, got 3",
         ),
-        (LONG + "c,up,2024-05-01,1\n", {"sequence": "id"}, r"got '2024-05-01': name the column .* \(--channels\)"),
-        (LONG + "c,up,1.2.3,1\n", {"sequence": "id"}, "column 'x' must be a number, got '1.2.3'$"),
+        (
+            LONG + "c,up,2024-05-01,1\n",
+            {"sequence": "id"},
+            r"01': correct it, or leave the column out .* \(--channels\)$",
+        ),
+        (LONG + "c,up,1.2.3,1\n", {"sequence": "id"}, "got '1.2.3': correct it, or cut the recording there$"),
         pytest.param(
             LONG + f"c,up,{'1' * 140_000},1\n",
             {"sequence": "id"},

@@ -203,27 +203,29 @@ def _samples(
         tag = line[label]
         count += tag != before
         before = tag
-        values = [_number(f"{path}: {where}", name, line[name]) for name in columns]
+        values = [_number(f"{path}: {where}", name, line[name], sequence is None) for name in columns]
         yield where, str(count) if sequence is None else line[sequence], tag, values
 
 
-def _number(where: str, column: str, text: str) -> float:
+def _number(where: str, column: str, text: str, unnamed: bool) -> float:
     value = as_number(text)
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     if value is None or not math.isfinite(value):
-        raise ValueError(f"{where}, column {column!r} must be a number, got {shown!r}{_advice(text)}")
+        raise ValueError(f"{where}, column {column!r} must be a number, got {shown!r}{_advice(text, unnamed)}")
     if abs(value) > LARGEST:
         raise ValueError(f"{where}, column {column!r} must be within {LARGEST:.2g} of 0, got {shown!r}")
     return value
 
 
-def _advice(text: str) -> str:
-    """What to do about a field that is not a number, if there is anything to say."""
+def _advice(text: str, unnamed: bool) -> str:
+    """What to do about a field that is not a number, if there is anything to say; `unnamed`: without --sequence."""
     if has_decimal_comma(text):
         return WRITE_POINTS
     amiss = re.fullmatch(
         r"[+-]?(nan|inf|infinity|[\d.,_]+(e[+-]?\d+)?)", text, re.IGNORECASE
     )  # a number, but not a usable one
-    if text and not amiss:
+    if amiss or not text:
+        return ": correct it, or cut the recording there"
+    if unnamed:
         return ": name the column that tells recordings apart (--sequence), or the channels (--channels)"
-    return ""
+    return ": correct it, or leave the column out by naming the others (--channels)"
