@@ -138,10 +138,7 @@ def test_a_chip_without_a_budget_leaves_half_of_its_memory():
         (("waves.csv", *OPTIONS, "--out", "waves.csv"), "--out must be a folder that can be written, got "),
         (("waves.csv", *OPTIONS, "--out", "waves.csv/under"), "--out must be a folder that can be written, got "),
         (("waves.csv", *OPTIONS, "--out", "mine"), "mine/c: already has a mine.c and is not an export"),
-        (
-            ("waves.csv", *OPTIONS, "--out", "other"),
-            "other/model: has the file config.json, which is not a saved model's",
-        ),
+        (("waves.csv", *OPTIONS, "--out", "other"), "other/model: has the file config.json, which is not a saved"),
         (("long.csv",), "labels must have at most 80 characters, got 81 in 'aaaaaaaaaaaaaaaaaaaa'"),
         (("one.csv",), "recordings must have at least 2 labels, got only 'up'"),
         (
