@@ -63,6 +63,16 @@ def leaves(state: State) -> dict[str, Tensor]:
     return {keystr(path): tensor for path, tensor in tree_leaves_with_path(state)}
 
 
+def steps_of(model: Model, x: Tensor) -> Tensor:
+    """The outputs of `model.step`, one sample after the other, from the beginning."""
+    state, steps = model.initial_state(len(x)), []
+    with torch.no_grad():
+        for x_t in x.unbind(1):
+            y, state = model.step(x_t, state)
+            steps.append(y)
+    return torch.stack(steps, 1)
+
+
 def in_pieces(
     model: Model,
     x: Tensor,

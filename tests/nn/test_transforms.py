@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import prune
 
-from helpers import PRESETS, assert_close, leaves, model_of, random_input, small
+from helpers import PRESETS, assert_close, leaves, model_of, random_input, small, steps_of
 from mgrade.nn import DelayConv, MinGRU, Model, State
 from mgrade.ops import gated_scan, plain
 
@@ -238,15 +238,6 @@ class Adapted(torch.nn.Module):
 
     def forward(self, x, *base):
         return self.base(x, *base) + x @ self.down.T @ self.up.T
-
-
-def steps_of(model, x):
-    state, steps = model.initial_state(len(x)), []
-    with torch.no_grad():
-        for t in range(x.shape[1]):
-            y, state = model.step(x[:, t], state)
-            steps.append(y)
-    return torch.stack(steps, 1)
 
 
 @pytest.mark.parametrize(("mlp", "part"), [("gelu", "input"), ("gelu", "output"), ("glu", "value"), ("glu", "gate")])

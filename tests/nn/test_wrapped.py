@@ -4,19 +4,10 @@ import pytest
 import torch
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
-from helpers import assert_close, model_of, random_input, small
+from helpers import assert_close, model_of, random_input, small, steps_of
 from mgrade import Model
 
 WRAPPERS = {"compiled": lambda layer: torch.compile(layer, backend="eager"), "checkpointed": checkpoint_wrapper}
-
-
-def steps_of(model, x):
-    state, steps = model.initial_state(len(x)), []
-    with torch.no_grad():
-        for x_t in x.unbind(1):
-            y, state = model.step(x_t, state)
-            steps.append(y)
-    return torch.stack(steps, 1)
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # the compiler's own

@@ -25,6 +25,7 @@ from mgrade.deploy.onnx import to_onnx
 from mgrade.deploy.program import Program
 from mgrade.deploy.specs import BITS
 from mgrade.deploy.storage import load_program, program_bytes
+from mgrade.nn.storage import DESCRIPTION as MODEL
 
 TARGETS = ("c", "arduino", "onnx", "wasm")
 PROGRAM, DESCRIPTION = "program.safetensors", "export.json"
@@ -145,7 +146,7 @@ def check_folder(folder: Path, name: str, to: str) -> None:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: is not a folder")
     earlier = _files_of(folder)
-    if earlier is None and (folder / "config.json").is_file():
+    if earlier is None and (folder / MODEL).is_file():
         raise ValueError(f"{folder}: is the folder of a saved model: choose another")
     mine = set() if earlier is None else earlier | {DESCRIPTION}
     paths = [*_every_file(name, to), PROGRAM, ABOUT, DESCRIPTION]

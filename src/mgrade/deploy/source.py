@@ -28,7 +28,7 @@ from mgrade.tasks import Batch, Labelled, Task
 from mgrade.tasks.task import Drawn, generator
 from mgrade.train import open_run
 from mgrade.train.evaluate import evaluate
-from mgrade.train.finished import judged_set
+from mgrade.train.finished import RECIPE, judged_set
 from mgrade.train.processes import Processes
 
 Array = npt.NDArray[Any]
@@ -127,10 +127,10 @@ class _Inputs:
 def open_source(folder: str | Path) -> Source:
     """Opens the run or the saved model in `folder`."""
     folder = Path(folder)
-    if (folder / "recipe.json").is_file():
+    if (folder / RECIPE).is_file():
         recipe, seed, model = open_run(folder)
         return Source(as_name(recipe.experiment), model, recipe.task, seed, about(recipe.task), folder)
-    if (folder / "config.json").is_file():
+    if (folder / DESCRIPTION).is_file():
         model, name = load(folder), folder.absolute().name
         if (folder / ESTIMATOR).is_file():
             parameters = read_estimator(folder).get("parameters")
@@ -144,7 +144,7 @@ def open_source(folder: str | Path) -> Source:
         return Source(as_name(name), model)
     if not folder.is_dir():
         raise ValueError(f"{folder}: there is no such folder")
-    hint = f": {folder / 'model'} is" if (folder / "model" / "config.json").is_file() else ""
+    hint = f": {folder / 'model'} is" if (folder / "model" / DESCRIPTION).is_file() else ""
     raise ValueError(f"{folder}: is neither a finished run (recipe.json) nor a saved model (config.json){hint}")
 
 

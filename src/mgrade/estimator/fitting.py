@@ -155,13 +155,12 @@ def prepare(
     training, held_out = split(known, test, seed)
     count, shortest, longest = len(found.lengths), min(found.lengths), max(found.lengths)
     median = statistics.median(found.lengths)
-    lengths = f"{shortest}" if shortest == longest else f"{shortest} to {longest} samples, median {median:g}"
-    remark = f"{count} recordings of {lengths}{' samples' if shortest == longest else ''}"
+    spread = f"{shortest} samples" if shortest == longest else f"{shortest} to {longest} samples, median {median:g}"
     return Prepared(
         found,
         training,
         held_out,
-        remarks=[*doubts(found), *left_out, remark],
+        remarks=[*doubts(found), *left_out, f"{count} recordings of {spread}"],
         unit="recordings" if window is None else f"pieces of {window} samples",
         lengths={"count": count, "shortest": shortest, "median": median, "longest": longest},
     )

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mgrade.nn import ModelConfig, load
+from mgrade.nn.storage import DESCRIPTION
 from mgrade.train import load_recipe, shipped
-from mgrade.train.finished import open_run
+from mgrade.train.finished import RECIPE, open_run
 
 
 class Subject(NamedTuple):
@@ -22,11 +23,11 @@ def find_subject(name: str) -> Subject:
     """The model of a shipped recipe, a TOML file, a folder written by `Model.save`, or the folder of a run."""
     path = Path(name)
     if not name.endswith(".toml"):
-        if (path / "recipe.json").is_file():
+        if (path / RECIPE).is_file():
             recipe, _, model = open_run(path)
             return Subject(name, model.config, recipe.experiment)
         for folder in (path, path / "model"):
-            if (folder / "config.json").is_file():
+            if (folder / DESCRIPTION).is_file():
                 return Subject(name, load(folder).config, None)
         if path.is_file():
             raise ValueError(f"{name}: is a file, and no recipe (.toml)")

@@ -10,9 +10,9 @@ from mgrade._files import replace
 from mgrade.hub.card import model_card
 from mgrade.hub.evidence import read_evidence
 from mgrade.nn import Model
-from mgrade.nn.storage import WEIGHTS
+from mgrade.nn.storage import DESCRIPTION, WEIGHTS
 
-CONFIG, CARD = "config.json", "README.md"
+CARD = "README.md"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
@@ -22,7 +22,7 @@ def locate(name: str | Path, **how: Any) -> Path:
     Only the configuration and safetensors are fetched.
     """
     for folder in (Path(name), Path(name) / "model"):
-        if (folder / CONFIG).is_file():
+        if (folder / DESCRIPTION).is_file():
             return folder
     if Path(name).is_dir():
         raise ValueError(_not_a_model(Path(name)))
@@ -30,11 +30,11 @@ def locate(name: str | Path, **how: Any) -> Path:
         raise ValueError(f"{name}: there is no such folder, and models on a hub are user/name")
     hub = _library(f"{name} is no folder here; to fetch it from a hub")
     try:
-        folder = Path(hub.snapshot_download(str(name), allow_patterns=[CONFIG, WEIGHTS], **how))
+        folder = Path(hub.snapshot_download(str(name), allow_patterns=[DESCRIPTION, WEIGHTS], **how))
     except hub.errors.HFValidationError:
         raise ValueError(f"{name} is neither a folder nor the id of a model on a hub, as user/name") from None
-    if not (folder / CONFIG).is_file():
-        raise ValueError(f"{name} on the hub is no model of mgrade's: it has no {CONFIG}")
+    if not (folder / DESCRIPTION).is_file():
+        raise ValueError(f"{name} on the hub is no model of mgrade's: it has no {DESCRIPTION}")
     return folder
 
 
@@ -98,8 +98,8 @@ def _take(card: str | Path | None, ours: Path) -> bool:
 def _not_a_model(folder: Path) -> str:
     pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
     if pickled:
-        return f"{folder / pickled[0]}: pickled weights are never read: save the model as {CONFIG} and safetensors"
-    return f"{folder} is neither a saved model ({CONFIG}) nor a finished run (model/{CONFIG})"
+        return f"{folder / pickled[0]}: pickled weights are never read: save the model as {DESCRIPTION} and safetensors"
+    return f"{folder} is neither a saved model ({DESCRIPTION}) nor a finished run (model/{DESCRIPTION})"
 
 
 def _library(purpose: str) -> Any:

@@ -11,6 +11,8 @@ from mgrade.deploy.about import About, about, read_about
 from mgrade.deploy.c.printer import check_name
 from mgrade.deploy.export import DESCRIPTION, TARGETS
 from mgrade.deploy.source import Array, Sequence
+from mgrade.nn.storage import DESCRIPTION as MODEL
+from mgrade.train.finished import RECIPE
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def open_exhibit(
     if test < 0:
         raise ValueError(f"--test must be at least 0, got {test}")
     shown = _opened(path)
-    origin = run or (path if (path / "recipe.json").is_file() else None)
+    origin = run or (path if (path / RECIPE).is_file() else None)
     if test and origin is None:
         raise ValueError(f"--test takes sequences of a run, and {path} is not a run: add --run RUN")
     known = shown.about
@@ -82,7 +84,7 @@ def _opened(path: Path) -> Exhibit:
         return Exhibit(path.stem, program, wasm.to_wasm(program), _unknown(program))
     if (path / DESCRIPTION).is_file():
         return _from_export(path)
-    if not any((path / file).is_file() for file in ("recipe.json", "config.json")):
+    if not any((path / file).is_file() for file in (RECIPE, MODEL)):
         here = [path / name for name in (*TARGETS, "model") if (path / name).is_dir()]
         hint = f": {' and '.join(map(str, here))} may be" if here else ""
         raise ValueError(f"{path}: is not an export ({DESCRIPTION}), a finished run or a saved model{hint}")
